@@ -1,0 +1,7 @@
+package clock
+
+import "time"
+
+var start = time.Now()
+
+func monotonic() time.Duration { return time.Since(start) }
