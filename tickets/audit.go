@@ -1,0 +1,101 @@
+package tickets
+
+import (
+	"context"
+	"errors"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/andresayac/botmesh-etcd/fencing"
+)
+
+// auditBatch is how many keys one read asks about: two operations each, at most 128 in all.
+const auditBatch = 60
+
+// place is what an audit asks about: a ticket as it was when the request was made.
+type place struct {
+	ticket *Ticket
+	fence  int64
+}
+
+// auditAll asks, for the oldest live ticket of each key, whether it is in etcd and who is head.
+func (q *Queue) auditAll() {
+	q.mu.Lock()
+	var places []place
+	for _, l := range q.lines {
+		if t := l.oldest(); t != nil {
+			places = append(places, place{t, t.fence})
+		}
+	}
+	q.mu.Unlock()
+	for len(places) > 0 && q.life.Err() == nil {
+		n := min(len(places), auditBatch)
+		q.auditSome(places[:n])
+		places = places[n:]
+	}
+}
+
+func (q *Queue) auditSome(places []place) {
+	registration, _ := q.cfg.Session.Registration()
+	ops := []clientv3.Op{clientv3.OpGet(registration, clientv3.WithKeysOnly())}
+	for _, p := range places {
+		ops = append(ops,
+			clientv3.OpGet(q.keyOf(p.ticket), clientv3.WithKeysOnly()),
+			clientv3.OpGet(q.cfg.Schema.Tickets(p.ticket.key), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
+	}
+	request, cancel := context.WithTimeout(q.life, q.cfg.RequestTimeout)
+	defer cancel()
+	answer, err := q.cfg.Client.Txn(request).Then(ops...).Commit()
+	if err != nil {
+		q.cfg.Logger.Debug("audit failed", "replica", q.cfg.ReplicaID, "err", err)
+		return
+	}
+	q.cfg.Session.Saw(answer.Header.Revision)
+	if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].Lease != q.lease {
+		// Not this or that ticket: everything that hung on the lease is gone.
+		q.cfg.Session.Lose(errors.New("the registration is gone"))
+		return
+	}
+	for i, p := range places {
+		own := answer.Responses[1+2*i].GetResponseRange().Kvs
+		head := answer.Responses[2+2*i].GetResponseRange().Kvs
+		q.audited(p, answer.Header.Revision, own, head)
+	}
+}
+
+// audited takes in what etcd said about one place. It may be old: the ticket may have moved on.
+func (q *Queue) audited(p place, revision int64, own, head []*mvccpb.KeyValue) {
+	if revision < p.fence {
+		return // a member that has not even seen the ticket made
+	}
+	if len(head) > 0 {
+		if _, _, _, ok := q.cfg.Schema.ParseTicket(string(head[0].Key)); !ok || head[0].Lease == 0 {
+			q.removeStray(head[0])
+		}
+	}
+	t := p.ticket
+	q.mu.Lock()
+	if q.ended || !t.state.live() || t.fence != p.fence {
+		q.mu.Unlock()
+		return
+	}
+	if len(own) == 0 || own[0].CreateRevision != t.fence {
+		turn := t.turn
+		if turn != nil {
+			turn.hold.Lose(fencing.Evicted, errGone)
+			turn.stopTimer()
+		}
+		q.lostLocked(t, errGone)
+		q.mu.Unlock()
+		if turn != nil {
+			q.cfg.Events.TurnLost(turn.Key(), turn.Fence(), context.Cause(turn.Context()))
+		}
+		return
+	}
+	if t.state == waiting && len(head) > 0 && head[0].CreateRevision == t.fence {
+		t.dirty = true
+		q.kickLocked(q.lines[t.key])
+	}
+	q.mu.Unlock()
+}

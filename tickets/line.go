@@ -1,0 +1,77 @@
+package tickets
+
+import (
+	"slices"
+)
+
+// line is what this replica has in one key's queue. It is guarded by Queue.mu.
+type line struct {
+	slots  []*Ticket            // by slot number; nil is free
+	lowest int                  // no slot below it is free
+	used   int                  // slots that are not free
+	flying map[*Ticket]struct{} // their Reserve is in flight
+	live   []*Ticket            // by fence, oldest first
+}
+
+// open puts a new ticket into the smallest free slot.
+func (l *line) open(t *Ticket) {
+	for l.lowest < len(l.slots) && l.slots[l.lowest] != nil {
+		l.lowest++
+	}
+	if l.lowest == len(l.slots) {
+		l.slots = append(l.slots, nil)
+	}
+	t.slot = l.lowest
+	l.slots[t.slot] = t
+	l.used++
+	if l.flying == nil {
+		l.flying = make(map[*Ticket]struct{})
+	}
+	l.flying[t] = struct{}{}
+}
+
+// free gives the slot back. Only for a ticket that is certainly not in etcd, now or later.
+func (l *line) free(t *Ticket) {
+	l.drop(t)
+	l.slots[t.slot] = nil
+	l.lowest = min(l.lowest, t.slot)
+	l.used--
+	t.state = gone
+}
+
+// queue enters a ticket whose Reserve was answered. Answers may arrive in another order than the
+// tickets were made, so it is not always the last.
+func (l *line) queue(t *Ticket) {
+	delete(l.flying, t)
+	at := len(l.live)
+	for at > 0 && l.live[at-1].fence > t.fence {
+		at--
+	}
+	l.live = slices.Insert(l.live, at, t)
+}
+
+// drop takes a ticket out of what may be granted; its slot stays in use.
+func (l *line) drop(t *Ticket) {
+	delete(l.flying, t)
+	if i := l.find(t); i >= 0 {
+		l.live = slices.Delete(l.live, i, i+1)
+	}
+}
+
+func (l *line) find(t *Ticket) int {
+	i, ok := slices.BinarySearchFunc(l.live, t.fence, func(o *Ticket, fence int64) int {
+		return int(min(max(o.fence-fence, -1), 1))
+	})
+	if !ok || l.live[i] != t {
+		return -1
+	}
+	return i
+}
+
+// oldest is the live ticket that is next in line here, or nil.
+func (l *line) oldest() *Ticket {
+	if len(l.live) == 0 {
+		return nil
+	}
+	return l.live[0]
+}

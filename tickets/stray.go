@@ -1,0 +1,40 @@
+package tickets
+
+import (
+	"context"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/andresayac/botmesh-etcd/internal/backend"
+)
+
+// removeStray deletes a key in a tickets tree or in the inbox that nobody of ours can have
+// written: it has no lease, or does not parse. Left alone it would be head for ever. The delete
+// compares its revision, so a ticket that takes the name meanwhile is safe.
+func (q *Queue) removeStray(kv *mvccpb.KeyValue) {
+	key, mod := string(kv.Key), kv.ModRevision
+	q.warnStrange(key, "strange key in our tree, removing it")
+	q.cfg.Janitor.Go(func(ctx context.Context) bool {
+		request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
+		defer cancel()
+		_, err := q.cfg.Client.Txn(request).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).
+			Then(clientv3.OpDelete(key)).Commit()
+		switch backend.Classify(err) {
+		case backend.None:
+			q.TriggerAll() // whoever stood behind it may be head
+			return true
+		case backend.Denied, backend.Refused:
+			return true // the audit will find it again
+		}
+		return false
+	})
+}
+
+// warnStrange logs once per key: a foreign value may be read again with every turn.
+func (q *Queue) warnStrange(key, what string) {
+	if _, again := q.warnOnce.LoadOrStore(key, true); !again {
+		q.cfg.Logger.Warn(what, "replica", q.cfg.ReplicaID, "etcd_key", key)
+	}
+}

@@ -1,0 +1,87 @@
+package tickets
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/andresayac/botmesh-etcd/internal/watch"
+)
+
+// A trigger says that a ticket may have become head without knowing it. There are four: a nudge in
+// the inbox; a registration that vanished; a watch that was opened again and may have missed one
+// of the former; the audit. All of them may come late, twice, or for nothing.
+
+// TriggerAll is a trigger for every key: a replica is gone, or a watch was rebuilt.
+func (q *Queue) TriggerAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lines {
+		q.triggerLocked(l)
+	}
+}
+
+func (q *Queue) trigger(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.lines[key]; l != nil {
+		q.triggerLocked(l)
+	}
+}
+
+// triggerLocked marks the oldest live ticket, if it waits, and every ticket whose Reserve is in
+// flight: one of those may be head already, and only the answer that tells its fence is missing.
+func (q *Queue) triggerLocked(l *line) {
+	for t := range l.flying {
+		t.dirty = true
+	}
+	if t := l.oldest(); t != nil && t.state == waiting {
+		t.dirty = true
+	}
+	q.kickLocked(l)
+}
+
+// readInbox is told of nudges for as long as the epoch lives.
+func (q *Queue) readInbox() {
+	inbox := q.cfg.Schema.Inbox(q.lease)
+	watch.Follow(q.life, q.cfg.Client, inbox, q.cfg.RequestTimeout, watch.Follower{
+		Opened: func(context.Context) error {
+			q.readied.Do(func() { close(q.ready) })
+			q.TriggerAll() // covers every nudge that is in the inbox now, so it need not be read
+			return nil
+		},
+		Event: func(event *clientv3.Event) {
+			if event.Type != clientv3.EventTypePut {
+				return
+			}
+			key, _, ok := q.cfg.Schema.ParseNudge(string(event.Kv.Key), q.lease)
+			if ok {
+				q.trigger(key)
+			}
+			if !ok || event.Kv.Lease == 0 {
+				q.removeStray(event.Kv)
+			}
+		},
+		Broken: func(err error) {
+			q.cfg.Logger.Debug("inbox watch broke, it is opened again", "replica", q.cfg.ReplicaID, "err", err)
+		},
+	})
+}
+
+// auditEvery is how long a lost trigger, or a ticket deleted by hand, stays unnoticed.
+const auditEvery = time.Second
+
+// audit looks after everything that no trigger told.
+func (q *Queue) audit() {
+	ticker := time.NewTicker(auditEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-q.life.Done():
+			return
+		case <-ticker.C:
+			q.auditAll()
+		}
+	}
+}
