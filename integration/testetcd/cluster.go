@@ -1,6 +1,7 @@
 package testetcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -15,6 +17,9 @@ import (
 
 // startAttempts bounds the tries with fresh ports when another process took one of ours.
 const startAttempts = 5
+
+// maxMembers is how many members a cluster can have.
+const maxMembers = 3
 
 // Cluster is a running etcd of one or three members. Its methods may be called concurrently.
 type Cluster struct {
@@ -32,15 +37,43 @@ func Start(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDir(cfg); err != nil {
+		return nil, err
+	}
 	for attempt := 1; ; attempt++ {
 		c, err := startOnce(cfg)
 		if err == nil {
 			return c, nil
 		}
-		if attempt == startAttempts || !errors.Is(err, syscall.EADDRINUSE) {
+		// A second attempt has other ports, which members that were initialised by the first would
+		// not accept; in a temporary directory there are none.
+		if attempt == startAttempts || cfg.Dir != "" || !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, err
 		}
 	}
+}
+
+// checkDir refuses data that cannot start again: members find each other by the ports that were
+// stored with it, and those are gone. A single member needs none.
+func checkDir(cfg Config) error {
+	if cfg.Dir == "" {
+		return nil
+	}
+	first := 0
+	if cfg.Members == 1 {
+		first = 1
+	}
+	for i := first; i < maxMembers; i++ {
+		if dir := memberDir(cfg.Dir, i); exists(dir) {
+			return fmt.Errorf("testetcd: %s holds data of another cluster of %d: use an empty directory, or Restart the running one", dir, maxMembers)
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func startOnce(cfg Config) (_ *Cluster, err error) {
@@ -65,15 +98,33 @@ func startOnce(cfg Config) (_ *Cluster, err error) {
 	return c, c.startAll()
 }
 
-// startAll starts what does not run, all at once: no member is ready before a majority is there.
+// startAll starts what does not run, all at once, and then waits: none serves before a majority runs.
 func (c *Cluster) startAll() error {
 	errs := make([]error, len(c.members))
+	runs := make([]*run, len(c.members))
 	var wg sync.WaitGroup
 	for i, m := range c.members {
-		wg.Go(func() { errs[i] = m.start() })
+		wg.Go(func() { runs[i], errs[i] = m.launch() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for i, m := range c.members {
+		wg.Go(func() { errs[i] = m.waitReady(runs[i]) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// running counts the members that were started and not stopped since.
+func (c *Cluster) running() (n int) {
+	for _, m := range c.members {
+		if m.Running() {
+			n++
+		}
+	}
+	return n
 }
 
 // initialCluster is etcd's list of all members with their peer URLs.
@@ -113,6 +164,22 @@ func (c *Cluster) Leader() *Member {
 	return leader
 }
 
+// WaitLeader waits until a member leads and returns it.
+func (c *Cluster) WaitLeader(ctx context.Context) (*Member, error) {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if leader := c.Leader(); leader != nil {
+			return leader, nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("testetcd: %d of %d members run and none leads: %w", c.running(), len(c.members), context.Cause(ctx))
+		}
+	}
+}
+
 // Restart starts every member that does not run and waits until all serve.
 func (c *Cluster) Restart() error { return c.startAll() }
 
@@ -147,4 +214,4 @@ func (c *Cluster) Close() error {
 	return c.closeErr
 }
 
-func (c *Cluster) memberDir(i int) string { return filepath.Join(c.dir, fmt.Sprintf("member%d", i)) }
+func memberDir(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("member%d", i)) }

@@ -2,77 +2,293 @@ package testetcd_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
+
+const patience = 30 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks)) }
 
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func TestItAnswers(t *testing.T) {
-	t.Parallel()
-	client, key := testetcd.Shared(t).Client(t), testetcd.Prefix(t)+"k"
-	_, err := client.Put(within(t, 10*time.Second), key, "v")
-	require.NoError(t, err)
-	got, err := client.Get(within(t, 10*time.Second), key)
-	require.NoError(t, err)
-	require.Equal(t, "v", string(got.Kvs[0].Value))
+func only(endpoints ...string) func(*clientv3.Config) {
+	return func(cfg *clientv3.Config) { cfg.Endpoints = endpoints }
 }
 
-func TestThreeMembersAgree(t *testing.T) {
-	t.Parallel()
-	c := testetcd.New(t, testetcd.ThreeMembers)
-	_, err := c.Client(t).Put(within(t, 20*time.Second), "k", "v")
+func put(t *testing.T, client *clientv3.Client, key, value string) {
+	t.Helper()
+	_, err := client.Put(soon(t), key, value)
 	require.NoError(t, err)
-	for _, m := range c.Members() {
-		client := c.Client(t, func(cfg *clientv3.Config) { cfg.Endpoints = []string{m.Endpoint()} })
-		got, err := client.Get(within(t, 20*time.Second), "k")
-		require.NoError(t, err)
-		require.Equal(t, "v", string(got.Kvs[0].Value))
-	}
-	require.NotNil(t, c.Leader())
 }
 
-func TestRestartKeepsDataAndPort(t *testing.T) {
+func requireValue(t *testing.T, client *clientv3.Client, key, value string) {
+	t.Helper()
+	got, err := client.Get(soon(t), key)
+	require.NoError(t, err)
+	require.Len(t, got.Kvs, 1)
+	require.Equal(t, value, string(got.Kvs[0].Value))
+}
+
+func TestSharedClusterAnswersAndPrefixesDiffer(t *testing.T) {
+	t.Parallel()
+	require.Same(t, testetcd.Shared(t), testetcd.Shared(t))
+	a, b := testetcd.Prefix(t), testetcd.Prefix(t)
+	require.NotEqual(t, a, b)
+	require.True(t, strings.HasPrefix(a, "/") && strings.HasSuffix(a, "/"), a)
+	client := testetcd.Shared(t).Client(t)
+	put(t, client, a+"k", "v")
+	requireValue(t, client, a+"k", "v")
+}
+
+func TestAdvertisedEndpointsAreReal(t *testing.T) {
 	t.Parallel()
 	c := testetcd.New(t, testetcd.FastTicks)
 	client := c.Client(t)
-	_, err := client.Put(within(t, 10*time.Second), "k", "v")
+	require.NoError(t, client.Sync(soon(t)))
+	require.Equal(t, []string{"http://" + c.Member(0).Endpoint()}, client.Endpoints())
+	put(t, client, "k", "v")
+}
+
+func TestThreeMembersAgreeAndSurviveTheirLeader(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.ThreeMembers)
+	put(t, c.Client(t), "k", "v")
+	for _, m := range c.Members() {
+		requireValue(t, c.Client(t, only(m.Endpoint())), "k", "v")
+	}
+	old, err := c.WaitLeader(soon(t))
 	require.NoError(t, err)
-	before := c.Endpoints()
+	require.True(t, old.IsLeader())
+	old.Stop()
+	require.False(t, old.IsLeader())
+	require.Zero(t, old.ID())
+	next, err := c.WaitLeader(soon(t))
+	require.NoError(t, err)
+	require.NotSame(t, old, next)
+	put(t, c.Client(t, only(next.Endpoint())), "k", "w")
+
+	require.NoError(t, old.Restart())
+	requireValue(t, c.Client(t, only(old.Endpoint())), "k", "w")
+}
+
+func TestIsolatedLeaderIsReplacedAndRejoins(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.ThreeMembers)
+	old, err := c.WaitLeader(soon(t))
+	require.NoError(t, err)
+	old.Isolate()
+	lonely := c.Client(t, only(old.Endpoint()))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = lonely.Put(ctx, "k", "minority")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	require.Eventually(t, func() bool { l := c.Leader(); return l != nil && l != old }, patience, 5*time.Millisecond)
+	put(t, c.Client(t, only(c.Leader().Endpoint())), "k", "majority")
+	old.Rejoin()
+	requireValue(t, lonely, "k", "majority")
+}
+
+func TestRestartKeepsDataAndPorts(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.FastTicks)
+	client := c.Client(t)
+	put(t, client, "k", "v")
+	endpoints, peer, id := c.Endpoints(), c.Member(0).PeerURL(), c.Member(0).ID()
 	require.NoError(t, c.Member(0).Restart())
-	require.Equal(t, before, c.Endpoints())
-	got, err := client.Get(within(t, 10*time.Second), "k")
-	require.NoError(t, err)
-	require.Equal(t, "v", string(got.Kvs[0].Value))
+	require.Equal(t, endpoints, c.Endpoints())
+	require.Equal(t, peer, c.Member(0).PeerURL())
+	require.Equal(t, id, c.Member(0).ID())
+	requireValue(t, client, "k", "v")
+}
+
+func TestAllMembersMayStopAndComeBack(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.ThreeMembers, testetcd.FastTicks)
+	put(t, c.Client(t), "k", "v")
+	for _, m := range c.Members() {
+		m.Stop()
+	}
+	require.Nil(t, c.Leader())
+	require.NoError(t, c.Member(1).Restart(), "alone it cannot serve, and Restart does not wait for that")
+	require.True(t, c.Member(1).Running())
+	require.NoError(t, c.Restart())
+	requireValue(t, c.Client(t), "k", "v")
 }
 
 func TestCloseDoesNotWaitForOpenStreams(t *testing.T) {
 	t.Parallel()
-	c := testetcd.New(t, testetcd.FastTicks)
-	client := c.Client(t)
-	lease, err := client.Grant(within(t, 10*time.Second), 10)
-	require.NoError(t, err)
-	renewals, err := client.KeepAlive(t.Context(), lease.ID)
-	require.NoError(t, err)
-	require.NotNil(t, <-renewals)
-	created := <-client.Watch(t.Context(), "k", clientv3.WithCreatedNotify())
-	require.True(t, created.Created)
+	for name, opts := range map[string][]testetcd.Option{
+		"one":   {testetcd.FastTicks},
+		"three": {testetcd.FastTicks, testetcd.ThreeMembers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := testetcd.New(t, opts...)
+			client := c.Client(t)
+			lease, err := client.Grant(soon(t), 10)
+			require.NoError(t, err)
+			renewals, err := client.KeepAlive(t.Context(), lease.ID)
+			require.NoError(t, err)
+			require.NotNil(t, <-renewals)
+			require.True(t, (<-client.Watch(t.Context(), "k", clientv3.WithCreatedNotify())).Created)
 
+			began := time.Now()
+			require.NoError(t, c.Close())
+			took := time.Since(began)
+			t.Logf("closed in %v", took)
+			require.Less(t, took, time.Second)
+			require.NoError(t, c.Close())
+			require.ErrorIs(t, c.Member(0).Restart(), testetcd.ErrClosed)
+		})
+	}
+}
+
+func TestCloseDoesNotHangOnMembersWithoutMajority(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.ThreeMembers, testetcd.FastTicks)
+	for _, m := range c.Members() {
+		m.Stop()
+	}
+	require.NoError(t, c.Member(0).Restart())
 	began := time.Now()
 	require.NoError(t, c.Close())
-	t.Logf("closed in %v", time.Since(began))
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), 2*time.Second)
+}
+
+func TestFastTicksAllowLeasesOfOneSecond(t *testing.T) {
+	t.Parallel()
+	client := testetcd.Shared(t).Client(t)
+	lease, err := client.Grant(soon(t), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, lease.TTL)
+	key := testetcd.Prefix(t) + "k"
+	_, err = client.Put(soon(t), key, "v", clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	for answer := range client.Watch(soon(t), key) {
+		require.NoError(t, answer.Err())
+		require.Equal(t, clientv3.EventTypeDelete, answer.Events[0].Type)
+		return
+	}
+	t.Fatal("the lease did not expire")
+}
+
+func TestQuotaRaisesNoSpace(t *testing.T) {
+	t.Parallel()
+	client := testetcd.New(t, testetcd.FastTicks, func(cfg *testetcd.Config) { cfg.QuotaBytes = 2 << 20 }).Client(t)
+	value := strings.Repeat("x", 256<<10)
+	require.Eventually(t, func() bool {
+		_, err := client.Put(soon(t), "k", value)
+		if err != nil {
+			require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+		}
+		return err != nil
+	}, patience, time.Millisecond)
+}
+
+func TestAuthTokensLiveAsLongAsAsked(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.FastTicks, func(cfg *testetcd.Config) { cfg.AuthTokenTTL = 900 * time.Millisecond })
+	client := c.Client(t)
+	_, err := client.UserAdd(soon(t), "root", "pw")
+	require.NoError(t, err)
+	_, err = client.UserGrantRole(soon(t), "root", "root")
+	require.NoError(t, err)
+	_, err = client.AuthEnable(soon(t))
+	require.NoError(t, err)
+	login, err := client.Authenticate(soon(t), "root", "pw")
+	require.NoError(t, err)
+	ctx := metadata.AppendToOutgoingContext(soon(t), rpctypes.TokenFieldNameGRPC, login.Token)
+	_, err = client.Get(ctx, "k")
+	require.NoError(t, err)
+	// Each use renews the token, so it must be left alone for longer than its second (and the
+	// second in which etcd looks for old ones).
+	require.Eventually(t, func() bool {
+		_, err = client.Get(ctx, "k")
+		return err != nil
+	}, patience, 2500*time.Millisecond)
+	require.ErrorIs(t, err, rpctypes.ErrInvalidAuthToken)
+}
+
+func TestTemporaryDataGoesAndGivenDataStays(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	start := func(cfg testetcd.Config) (*testetcd.Cluster, *clientv3.Client) {
+		cfg.FastTicks, cfg.UnsafeNoFsync = true, true
+		c, err := testetcd.Start(cfg)
+		require.NoError(t, err)
+		return c, c.Client(t)
+	}
+	c, _ := start(testetcd.Config{})
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
 	require.NoError(t, c.Close())
+	left, err = os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	c, client := start(testetcd.Config{Dir: dir})
+	put(t, client, "k", "v")
+	require.NoError(t, c.Close())
+	c, client = start(testetcd.Config{Dir: dir})
+	requireValue(t, client, "k", "v")
+	require.NoError(t, c.Close())
+
+	_, err = testetcd.Start(testetcd.Config{Dir: dir, Members: 3})
+	require.ErrorContains(t, err, filepath.Join(dir, "member0"))
+}
+
+func TestBadConfigIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []testetcd.Config{{Members: 2}, {Members: -1}, {QuotaBytes: -1}, {AuthTokenTTL: -1}, {StartTimeout: -1}} {
+		_, err := testetcd.Start(cfg)
+		require.Error(t, err, "%+v", cfg)
+	}
+}
+
+func TestVerbsMayRace(t *testing.T) {
+	t.Parallel()
+	c := testetcd.New(t, testetcd.FastTicks)
+	m := c.Member(0)
+	var work sync.WaitGroup
+	for range 3 {
+		work.Go(func() {
+			for range 4 {
+				_ = m.Restart() // another may stop it while this one waits
+				_, _, _ = m.IsLeader(), m.ID(), c.Leader()
+				m.Stop()
+			}
+		})
+	}
+	work.Wait()
+	require.NoError(t, c.Restart())
+	put(t, c.Client(t), "k", "v")
+}
+
+func TestManyClustersStartAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 6 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			put(t, testetcd.New(t, testetcd.FastTicks).Client(t), "k", "v")
+		})
+	}
 }

@@ -14,7 +14,9 @@ type Config struct {
 	Members int
 
 	// Dir keeps the data, one directory per member. Empty: a temporary directory that Close
-	// removes. A directory given here is never removed.
+	// removes. A directory given here is never removed, and must not be used by two clusters at a
+	// time. A single member goes on with the data it finds there; three members refuse to start on
+	// data of an earlier cluster.
 	Dir string
 
 	// FastTicks sets a heartbeat of 10 ms and an election timeout of 100 ms (etcd: 100 ms and
@@ -45,8 +47,8 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Members == 0 {
 		cfg.Members = 1
 	}
-	if cfg.Members != 1 && cfg.Members != 3 {
-		return cfg, fmt.Errorf("testetcd: Members is %d, use 1 or 3", cfg.Members)
+	if cfg.Members != 1 && cfg.Members != maxMembers {
+		return cfg, fmt.Errorf("testetcd: Members is %d, use 1 or %d", cfg.Members, maxMembers)
 	}
 	if cfg.AuthTokenTTL < 0 || cfg.StartTimeout < 0 || cfg.QuotaBytes < 0 {
 		return cfg, fmt.Errorf("testetcd: AuthTokenTTL (%v), StartTimeout (%v) and QuotaBytes (%d) must not be negative",
