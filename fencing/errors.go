@@ -3,6 +3,8 @@ package fencing
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/andresayac/botmesh-etcd/internal/keys"
 )
@@ -13,14 +15,19 @@ var (
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrUnavailable matches every *CoordinationUnavailableError.
 	ErrUnavailable = errors.New("coordination unavailable")
-	// ErrHeld says that somebody else holds the key now. Not a failure: try again later.
+	// ErrHeld matches every *HeldError: somebody else holds the key now. Not a failure: try again later.
 	ErrHeld = errors.New("held by another owner")
 	// ErrInvalidKey says that a key, name, owner or id cannot be one: it is empty, has more than
 	// 512 bytes, is not UTF-8 or contains a NUL byte.
 	ErrInvalidKey = keys.ErrInvalid
-	// ErrInvalidTTL says that a time to live is zero or negative.
+	// ErrInvalidTTL says that a time to live is zero, negative, or longer than MaxTTL.
 	ErrInvalidTTL = errors.New("invalid TTL")
-	// ErrStaleToken says that a newer holder has been seen already: the caller's work must not be written.
+	// ErrInvalidConfig says that a LeaseConfig, or the client beside it, cannot be used.
+	ErrInvalidConfig = errors.New("invalid configuration")
+	// ErrClosed says that Close was called before: make a new provider.
+	ErrClosed = errors.New("lease provider is closed")
+	// ErrStaleToken matches every *StaleTokenError: a newer holder has been seen already, and the
+	// caller's work must not be written.
 	ErrStaleToken = errors.New("stale fence token")
 )
 
@@ -60,6 +67,55 @@ func (e *LeaseLostError) Unwrap() error { return e.Err }
 
 // Is matches ErrLeaseLost.
 func (e *LeaseLostError) Is(target error) bool { return target == ErrLeaseLost }
+
+// HeldError says who holds a key that another owner asked for.
+type HeldError struct {
+	Key   string
+	Owner string        // who holds it; empty if what stands in etcd cannot be read
+	Token Token         // the fence it is held under
+	TTL   time.Duration // what the holder asked for last: it ends within this time unless renewed. 0 if not known
+	Err   error         // what is wrong with the record in etcd, usually nil
+}
+
+// Error names the key, the holder, the fence and for about how long.
+func (e *HeldError) Error() string {
+	owner := "somebody unknown"
+	if e.Owner != "" {
+		owner = strconv.Quote(e.Owner)
+	}
+	msg := fmt.Sprintf("%q is held by %s (fence %d)", e.Key, owner, e.Token)
+	if e.TTL > 0 {
+		msg += fmt.Sprintf(" for up to %v unless renewed", e.TTL)
+	}
+	if e.Err != nil {
+		msg += ": " + e.Err.Error()
+	}
+	return msg
+}
+
+// Unwrap gives what is wrong with the record.
+func (e *HeldError) Unwrap() error { return e.Err }
+
+// Is matches ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// StaleTokenError says that a Watermark refused a token.
+type StaleTokenError struct {
+	Key     string
+	Token   Token // refused
+	Highest Token // admitted before, 0 if none
+}
+
+// Error names the key and both tokens.
+func (e *StaleTokenError) Error() string {
+	if e.Token <= 0 {
+		return fmt.Sprintf("stale fence token: %q: %d is never granted", e.Key, e.Token)
+	}
+	return fmt.Sprintf("stale fence token: %q: %d is older than %d, which was seen before; drop the work", e.Key, e.Token, e.Highest)
+}
+
+// Is matches ErrStaleToken.
+func (e *StaleTokenError) Is(target error) bool { return target == ErrStaleToken }
 
 // UnavailableReason tells why etcd could not be asked.
 type UnavailableReason string

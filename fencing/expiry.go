@@ -1,0 +1,136 @@
+package fencing
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/andresayac/botmesh-etcd/internal/backend"
+)
+
+// ends knows when each etcd lease that this process granted has to end, and sees to it by revoking
+// it then. It is the one place where anything of ours ends.
+//
+// Revoking is exact: a record hangs on the etcd lease that was granted for the write of this very
+// record, so the revoke takes the record along as long as nobody has written it since, and hits
+// nothing after any later write, whoever made it. It is final as well: etcd applies no write that
+// names a lease which is gone, so after a revoke not even a lost request can come to life. That is
+// why a revoke may be late, doubled, or made by two processes.
+type ends struct {
+	client *clientv3.Client
+	chores *chores
+
+	mu      sync.Mutex // guards the fields below, and those of each end
+	leases  map[clientv3.LeaseID]*end
+	closing bool
+}
+
+// end is the end of one etcd lease. It is only ever moved forward.
+type end struct {
+	at    time.Time
+	timer *time.Timer // nil once the revoke is under way
+	// unborn: the answer to the grant of the lease was lost, so that etcd may not know it yet.
+	unborn bool
+}
+
+// unbornPause is how long a grant that was given up may be on its way to etcd. Nothing depends on
+// it but an etcd lease without keys that would live for its TTL.
+const unbornPause = time.Second
+
+// set makes the etcd lease end at that moment. A later moment than one set before is ignored.
+func (e *ends) set(id clientv3.LeaseID, at time.Time) { e.put(id, at, false) }
+
+// setUnborn ends at once a lease of which it is not known whether it was ever granted.
+func (e *ends) setUnborn(id clientv3.LeaseID) { e.put(id, time.Now(), true) }
+
+func (e *ends) put(id clientv3.LeaseID, at time.Time, unborn bool) {
+	left := time.Until(at)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing && left > 0 {
+		return // Close frees no lease
+	}
+	of := e.leases[id]
+	switch {
+	case of == nil:
+		of = &end{unborn: unborn}
+		e.leases[id] = of
+	case of.timer == nil || !at.Before(of.at):
+		return
+	default:
+		of.timer.Stop()
+		of.timer = nil
+	}
+	of.at = at
+	if left <= 0 {
+		e.due(id, of)
+		return
+	}
+	of.timer = time.AfterFunc(left, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		// Not if the end was moved forward, or Close came, while this timer fired.
+		if e.leases[id] == of && of.timer != nil && !e.closing {
+			of.timer = nil
+			e.due(id, of)
+		}
+	})
+}
+
+// due hands the revoke over to the background. The caller holds mu.
+func (e *ends) due(id clientv3.LeaseID, of *end) {
+	unborn := of.unborn
+	e.chores.do("ending an etcd lease", func(ctx context.Context) (bool, error) {
+		gone, err := e.revoke(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if unborn && gone && time.Since(of.at) < unbornPause {
+			return false, nil
+		}
+		e.mu.Lock()
+		delete(e.leases, id)
+		e.mu.Unlock()
+		return true, nil
+	}, "lease", leaseHex(id))
+}
+
+// revoke ends the etcd lease now. gone: etcd did not know it (any more).
+func (e *ends) revoke(ctx context.Context, id clientv3.LeaseID) (gone bool, err error) {
+	_, err = e.client.Revoke(ctx, id)
+	if backend.Classify(err) == backend.LeaseGone {
+		return true, nil
+	}
+	return false, err
+}
+
+// past says that the lease has reached its end: whatever etcd still shows on it is held by nobody.
+func (e *ends) past(id clientv3.LeaseID) bool {
+	at, ok := e.of(id)
+	return ok && !at.After(time.Now())
+}
+
+// of is the end of the lease, if this process granted it and it has not been revoked yet.
+func (e *ends) of(id clientv3.LeaseID) (time.Time, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if of := e.leases[id]; of != nil {
+		return of.at, true
+	}
+	return time.Time{}, false
+}
+
+// close forgets every end that is not due yet.
+func (e *ends) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closing = true
+	for id, of := range e.leases {
+		if of.timer != nil {
+			of.timer.Stop()
+			delete(e.leases, id)
+		}
+	}
+}
