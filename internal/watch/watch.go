@@ -61,7 +61,7 @@ func follow(ctx context.Context, client *clientv3.Client, prefix string, limit t
 	// Watch blocks until the server has answered, and only its context can bound that.
 	tooSlow := time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) })
 	defer tooSlow.Stop()
-	changes := client.Watch(freshStream(clientv3.WithRequireLeader(ctx)), prefix, clientv3.WithPrefix(), clientv3.WithPrevKV())
+	changes := client.Watch(FreshStream(clientv3.WithRequireLeader(ctx)), prefix, clientv3.WithPrefix(), clientv3.WithPrevKV())
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
@@ -90,9 +90,9 @@ var errClosed = errors.New("the server closed the watch")
 
 var streams atomic.Int64
 
-// freshStream makes the client open a stream of its own for this watch, because it keeps one
+// FreshStream makes the client open a stream of its own for a watch under ctx, because it keeps one
 // stream per distinct metadata. An old stream keeps the auth token that it was opened with, and
 // etcd checks new watches on it against that token, however long ago it ran out.
-func freshStream(ctx context.Context) context.Context {
+func FreshStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "etcdcoord-stream", strconv.FormatInt(streams.Add(1), 10))
 }

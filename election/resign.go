@@ -1,0 +1,115 @@
+package election
+
+import (
+	"context"
+	"errors"
+
+	"github.com/andresayac/botmesh-etcd/fencing"
+	"github.com/andresayac/botmesh-etcd/internal/backend"
+)
+
+// Resign gives the leadership back: its context ends first, then its key is deleted, and the next
+// candidate leads. It may be repeated. After a loss it does nothing and returns nil.
+//
+// If ctx has already ended it takes at most two seconds of its own. When etcd does not confirm the
+// delete in time, the error is a *fencing.CoordinationUnavailableError, and deleting goes on in the
+// background until it is confirmed or the session ends.
+func (l *Leadership) Resign(ctx context.Context) error {
+	e := l.e
+	if !e.release(l) {
+		return nil
+	}
+	request, cancel := backend.ForGivingBack(ctx, e.cfg.RequestTimeout)
+	defer cancel()
+	own := l.own // withdraw writes to it, and another Resign may run beside this one
+	err := e.withdraw(request, &own)
+	if err == nil {
+		e.resigned(l)
+		return nil
+	}
+	if e.ended() != nil {
+		return nil // the lease takes the key
+	}
+	e.resignLater(l)
+	if errors.Is(request.Err(), context.Canceled) {
+		// Not the bare cause, as from a verb that waits: the key is still there, and who only looks for
+		// ErrUnavailable must hear of it.
+		return &fencing.CoordinationUnavailableError{
+			Op: "resign", Key: l.Name(), Reason: fencing.Timeout, Err: errors.Join(context.Cause(request), err),
+		}
+	}
+	return fencing.Unavailable(request, "resign", l.Name(), err)
+}
+
+// release ends the hold. false: it was lost before, or its key is known to be gone.
+func (e *Elector) release(l *Leadership) bool {
+	_ = l.hold.AssertHeld() // a session that is over by the clock, but does not know yet: lost, not released
+	l.hold.End(ErrReleased)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !errors.Is(context.Cause(l.hold.Context()), ErrReleased) {
+		return false // it stays among the leaders, for Lost to be told
+	}
+	if e.leaders[l.Name()] == l {
+		delete(e.leaders, l.Name())
+		e.slots[l.Name()].phase = leaving
+		e.cfg.Logger.Info("leadership resigned", "replica", e.cfg.ReplicaID, "key", l.Name(), "fence", l.Fence())
+	}
+	return !l.freed
+}
+
+// resigned frees the slot, once.
+func (e *Elector) resigned(l *Leadership) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !l.freed {
+		l.freed = true
+		e.freeLocked(l.Name())
+	}
+}
+
+// resignLater gives the delete to the janitor, once.
+func (e *Elector) resignLater(l *Leadership) {
+	e.mu.Lock()
+	again := l.handed
+	l.handed = true
+	e.mu.Unlock()
+	if !again {
+		e.untilGone(l.own, func() { e.resigned(l) })
+	}
+}
+
+// letGo is for who has the slot and does not want it any more: it is free when nothing of the
+// candidate is left.
+func (e *Elector) letGo(own candidate) {
+	if own.clean() {
+		e.free(own.name)
+		return
+	}
+	e.mu.Lock()
+	e.slots[own.name].phase = leaving
+	e.mu.Unlock()
+	e.untilGone(own, func() { e.free(own.name) })
+}
+
+// untilGone makes sure that the candidate's key is gone and stays so, and then calls done. The end
+// of the elector makes it pointless: the lease takes the key.
+func (e *Elector) untilGone(own candidate, done func()) {
+	e.cfg.Janitor.Go(func(ctx context.Context) bool {
+		if e.ended() != nil {
+			return true
+		}
+		if own.ghost != 0 {
+			if err := e.settle(ctx, &own); err != nil {
+				return errors.Is(err, errDead)
+			}
+		}
+		if own.rev != 0 {
+			if err := e.withdraw(ctx, &own); err != nil {
+				return false
+			}
+		}
+		done()
+		return true
+	})
+}
