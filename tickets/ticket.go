@@ -55,9 +55,6 @@ func (s state) live() bool { return s == waiting || s == granted || s == holding
 // Key is what the ticket is for.
 func (t *Ticket) Key() string { return t.key }
 
-// Queue is the queue that the ticket stands in.
-func (t *Ticket) Queue() *Queue { return t.queue }
-
 // Fence is the ticket's place, and the fence of the turn that it becomes.
 func (t *Ticket) Fence() fencing.Token {
 	t.queue.mu.Lock()
@@ -69,6 +66,9 @@ func (t *Ticket) Fence() fencing.Token {
 // so `defer ticket.Cancel(ctx)` is the idiom. A ctx that has already ended does not stop it; what
 // etcd has not confirmed in time is an ErrUnavailable and goes on in the background.
 func (t *Ticket) Cancel(ctx context.Context) error {
+	if t == nil || t.queue == nil {
+		return ErrForeignTicket
+	}
 	q := t.queue
 	q.mu.Lock()
 	if t.turn != nil {
@@ -81,3 +81,9 @@ func (t *Ticket) Cancel(ctx context.Context) error {
 	}
 	return q.awaitGone(ctx, t, "cancel")
 }
+
+// Belongs says whether the ticket is of the process whose history this is.
+func (t *Ticket) Belongs(h *History) bool { return t.queue != nil && t.queue.cfg.History == h }
+
+// Acquire waits for the ticket's turn; see Queue.Acquire.
+func (t *Ticket) Acquire(ctx context.Context) (*Turn, error) { return t.queue.Acquire(ctx, t) }
