@@ -121,6 +121,8 @@ func (m *Member) embedConfig() *embed.Config {
 	}
 	cfg.BcryptCost = 4 // the least there is: passwords of tests need no protection, and 10 takes 50 ms
 
+	cfg.EnableGRPCGateway = false // JSON over HTTP, for which each member would keep a connection to itself
+
 	// What is advertised must be the real port: a client's Sync replaces its endpoints by it.
 	client := []url.URL{{Scheme: "http", Host: m.Endpoint()}}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = client, client
