@@ -130,6 +130,8 @@ func (h *half) next() (data []byte, wait time.Duration, done bool) {
 	switch {
 	case h.link.over:
 		return nil, 0, true
+	case h.deaf:
+		return nil, 0, h.ended
 	case p.fault[h.dir].drop, h.lossy:
 		return nil, 0, false // also the end of the sender is swallowed
 	case h.held && h.allowance == 0:
@@ -162,10 +164,9 @@ func (h *half) delivered(n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		h.deaf = true
-		h.queue, h.queued = nil, 0
-		if h.link.halves[1-h.dir].finished() {
-			h.link.finish()
+		h.goDeaf()
+		if h.dir == ToServer && h.link.halves[ToClient].finished() {
+			h.link.finish() // the server has closed both ways
 		}
 	} else {
 		p.counted[h.dir].forwarded += int64(n)
@@ -176,15 +177,29 @@ func (h *half) delivered(n int, err error) {
 // finished reports that the sender has ended and nothing of it is left. Needs proxy.mu.
 func (h *half) finished() bool { return h.ended && h.queued == 0 && !h.held }
 
+// goDeaf gives up on the receiver. Needs proxy.mu.
+func (h *half) goDeaf() {
+	h.deaf = true
+	h.queue, h.queued = nil, 0
+	h.nudge()
+}
+
 // finish passes the sender's end on.
+//
+// A server is only told that nothing more comes, and then heard out, even when its client is gone
+// both ways: to close the socket while it still answers would reset it, and a reset takes from the
+// server what it has not read yet of the held request. The client of a dead server is closed.
 func (h *half) finish(to net.Conn) {
 	p := h.link.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	other := h.link.halves[1-h.dir]
-	if h.broken || h.deaf || other.deaf {
+	switch {
+	case h.deaf, h.dir == ToClient && (h.broken || other.deaf):
 		h.link.finish()
 		return
+	case h.broken:
+		other.goDeaf()
 	}
 	if tcp, ok := to.(*net.TCPConn); ok {
 		_ = tcp.CloseWrite()
