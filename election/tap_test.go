@@ -22,6 +22,7 @@ type tap struct {
 	held  []func() error // transactions kept back
 	seen  int            // transactions on which a trick was played
 	after func()         // called after each trick
+	sees  func(*pb.TxnRequest, *pb.TxnResponse)
 }
 
 type txnRequest = pb.TxnRequest
@@ -64,6 +65,13 @@ func (tp *tap) onTrick(f func()) {
 	tp.after = f
 }
 
+// observe calls f with every transaction that passes, before the client has the answer.
+func (tp *tap) observe(f func(*pb.TxnRequest, *pb.TxnResponse)) {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	tp.sees = f
+}
+
 // played is how often the trick was played.
 func (tp *tap) played() int {
 	tp.mu.Lock()
@@ -103,14 +111,18 @@ func (tp *tap) intercept(ctx context.Context, method string, req, reply any, cc 
 			return invoke(context.WithoutCancel(ctx), method, req, new(pb.TxnResponse), cc, opts...)
 		})
 	}
-	after := tp.after
+	after, sees := tp.after, tp.sees
 	tp.mu.Unlock()
 	if what != pass {
 		defer after()
 	}
 	switch what {
 	case pass:
-		return invoke(ctx, method, req, reply, cc, opts...)
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if err == nil && sees != nil {
+			sees(txn, reply.(*pb.TxnResponse))
+		}
+		return err
 	case loseAnswer:
 		if err := invoke(ctx, method, req, new(pb.TxnResponse), cc, opts...); err != nil {
 			return err
