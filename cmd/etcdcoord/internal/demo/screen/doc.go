@@ -1,0 +1,2 @@
+// Package screen shows a run: a live table on a terminal, plain lines anywhere else.
+package screen
