@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -14,6 +15,11 @@ import (
 func TestMain(m *testing.M) {
 	if child, ok := children[os.Getenv(childEnv)]; ok {
 		os.Exit(child())
+	}
+	// Most of these tests wait for leases to run out; they need company, not cores. A -parallel on the
+	// command line is parsed later and counts.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks))
 }
