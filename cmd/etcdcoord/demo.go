@@ -23,8 +23,9 @@ import (
 
 const demoLong = `Demo shows the coordinator at work. It needs nothing but this program.
 
-It starts an etcd of its own (or uses --endpoints), three replicas of a bot as processes, and a
-small chat platform that posts updates to them, round robin, in order per chat. A replica takes a
+It starts an etcd of its own (or uses the one at --endpoints or ETCDCOORD_ENDPOINTS, if given, under
+a prefix of its own inside --prefix), three replicas of a bot as processes, and a small chat platform
+that posts updates to them, round robin, in order per chat. A replica takes a
 place in the chat's queue, answers 2xx, waits for its turn, and then reads, changes and writes the
 chat's ledger, in a store that checks the fence. Meanwhile one replica is killed, one is frozen for
 longer than its TTL and woken in the middle of a write, and one is stopped gracefully and replaced.
@@ -60,8 +61,8 @@ func (a *app) demo() *cobra.Command {
 	flags.StringVar(&f.updates, "updates", "", "`file` with updates, one JSON object a line, - for standard input (default: the built-in set)")
 	flags.Var(&f.o.Work, "handler-time", "how long a handler works")
 	flags.DurationVar(&f.o.TTL, "ttl", 5*time.Second, "TTL of a replica's session")
-	flags.StringVar(&f.faults, "faults", defaultFaults(), "faults to make, in this order, or none")
-	flags.StringVar(&f.o.Coordinator, "coordinator", "etcd", "etcd, or none to see what happens without")
+	flags.StringVar(&f.faults, "faults", defaultFaults(), "`faults` to make, in this order, or none")
+	flags.StringVar(&f.o.Coordinator, "coordinator", "etcd", "`which`: etcd, or none to see what happens without")
 	flags.BoolVar(&f.json, "json", false, "print the verdict as JSON on standard output; progress goes to standard error")
 	return cmd
 }

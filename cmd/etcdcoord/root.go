@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/andresayac/botmesh-etcd/cmd/etcdcoord/internal/connect"
 )
@@ -92,6 +94,9 @@ Every connection flag can be set in the environment as well: --endpoints is ETCD
 			if err := connect.FromEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := a.askPassword(); err != nil {
+				return err
+			}
 			if err := a.etcd.Check(); err != nil {
 				return err
 			}
@@ -103,4 +108,16 @@ Every connection flag can be set in the environment as well: --endpoints is ETCD
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log to standard error what happens inside")
 	root.AddCommand(a.demo(), a.demoReplica(), a.version())
 	return root
+}
+
+// askPassword asks on the terminal, as etcdctl does, when --user came without one.
+func (a *app) askPassword() error {
+	if !a.etcd.NeedsPassword() || !isTerminal(a.stdin) {
+		return nil
+	}
+	_, _ = fmt.Fprintf(a.stderr, "Password of %s: ", a.etcd.User)
+	password, err := term.ReadPassword(int(a.stdin.(*os.File).Fd()))
+	_, _ = fmt.Fprintln(a.stderr)
+	a.etcd.Password = string(password)
+	return err
 }

@@ -89,5 +89,14 @@ func (o *Options) Check() error {
 	if o.User == "" && o.Password != "" {
 		return fmt.Errorf("--password without --user")
 	}
+	if o.NeedsPassword() {
+		// The client would not complain, and ask as nobody.
+		return fmt.Errorf("--user %s needs a password: --password, or --user name:password", o.User)
+	}
 	return nil
+}
+
+// NeedsPassword: a user is given and no password.
+func (o *Options) NeedsPassword() bool {
+	return o.User != "" && o.Password == "" && !strings.Contains(o.User, ":")
 }

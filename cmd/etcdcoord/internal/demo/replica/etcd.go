@@ -76,7 +76,6 @@ func (t etcdTicket) Acquire(ctx context.Context) (turn, error) {
 	return held, nil
 }
 
-
 // skips gathers what is told about one dead replica: each of our waiting tickets has an event of
 // its own for each dead ticket before it.
 type skips struct {
