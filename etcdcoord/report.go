@@ -8,7 +8,8 @@ import (
 	"github.com/andresayac/botmesh-etcd/tickets"
 )
 
-// This file is where what happened becomes an event, a hook, a count and a line in the log.
+// This file is where what happened becomes an event, a hook, a count and a line in the log, but for
+// what package election logs itself.
 
 func (c *Coordinator) sessionLost(err error) {
 	c.counters.sessionsLost.Add(1)
@@ -66,12 +67,10 @@ func (c *Coordinator) turnEvents() tickets.Events {
 }
 
 func (c *Coordinator) leadershipGained(name string, fence Token) {
-	c.cfg.Logger.Info("leadership gained", "replica", c.cfg.ReplicaID, "key", name, "fence", fence)
 	c.events.Send(LeadershipGained{At: time.Now(), Name: name, Fence: fence})
 }
 
 func (c *Coordinator) leadershipLost(name string, fence Token, err error) {
-	c.cfg.Logger.Warn("leadership lost", "replica", c.cfg.ReplicaID, "key", name, "fence", fence, "err", err)
 	c.events.Send(LeadershipLost{At: time.Now(), Name: name, Fence: fence, Err: err})
 }
 

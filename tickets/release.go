@@ -176,7 +176,7 @@ type next struct {
 // lookBehind guesses who is next, so that the nudge travels in the same transaction. A member's
 // own, perhaps stale, view is good enough: a wrong guess only costs a second request.
 func (q *Queue) lookBehind(ctx context.Context, t *Ticket) next {
-	if t.noPuts {
+	if t.noPuts || t.eager && t.turn != nil && time.Since(t.turn.since) < probablyAlone {
 		return next{}
 	}
 	look, cancel := context.WithTimeout(ctx, guessLimit)
@@ -199,7 +199,12 @@ func (q *Queue) lookBehind(ctx context.Context, t *Ticket) next {
 	return next{fence: kv.CreateRevision, put: &put}
 }
 
-const guessLimit = 250 * time.Millisecond
+const (
+	guessLimit = 250 * time.Millisecond
+	// probablyAlone: nobody was in line when the turn was granted, and it took no longer than this.
+	// Then the read would cost more than the second request that it saves now and then.
+	probablyAlone = 5 * time.Millisecond
+)
 
 // wake makes whoever became head by this leaving look. It was not in front of a head that is older.
 func (q *Queue) wake(t *Ticket, head []*mvccpb.KeyValue, behind next, nudged bool) {
