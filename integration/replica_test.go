@@ -15,6 +15,17 @@ import (
 // patience is for what must happen soon. It only bounds how long a broken test takes.
 const patience = 20 * time.Second
 
+// noise is what a busy machine may add to a time that is promised.
+const noise = 2 * time.Second
+
+// within asserts that no more than limit and noise have passed since began.
+func within(t testing.TB, began time.Time, limit time.Duration, what string) {
+	t.Helper()
+	took := time.Since(began)
+	require.Less(t, took, limit+noise, "%s took %v", what, took)
+	t.Logf("%s: %v", what, took.Round(time.Millisecond))
+}
+
 // soon is a context that ends with patience, or with the test.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -40,6 +51,10 @@ func newBotOn(t testing.TB, etcd *testetcd.Cluster) *bot {
 type option func(*etcdcoord.Config)
 
 func ttl(d time.Duration) option { return func(cfg *etcdcoord.Config) { cfg.SessionTTL = d } }
+
+func requestTimeout(d time.Duration) option {
+	return func(cfg *etcdcoord.Config) { cfg.RequestTimeout = d }
+}
 
 // replica is started, with its own client, and stopped when the test ends.
 func (b *bot) replica(id string, opts ...option) *etcdcoord.Coordinator {
