@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/andresayac/botmesh-etcd/etcdcoord"
+	"github.com/andresayac/botmesh-etcd/integration/faultproxy"
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
 )
 
@@ -51,6 +52,15 @@ func newBotOn(t testing.TB, etcd *testetcd.Cluster) *bot {
 type option func(*etcdcoord.Config)
 
 func ttl(d time.Duration) option { return func(cfg *etcdcoord.Config) { cfg.SessionTTL = d } }
+
+// renewEvery leaves a short session more tries on a busy machine.
+func renewEvery(d time.Duration) option { return func(cfg *etcdcoord.Config) { cfg.RenewEvery = d } }
+
+// clientThrough is a client that reaches etcd through proxy only.
+func clientThrough(t testing.TB, etcd *testetcd.Cluster, proxy *faultproxy.Proxy) *clientv3.Client {
+	t.Helper()
+	return etcd.Client(t, func(cfg *clientv3.Config) { cfg.Endpoints = []string{proxy.Endpoint()} })
+}
 
 func requestTimeout(d time.Duration) option {
 	return func(cfg *etcdcoord.Config) { cfg.RequestTimeout = d }

@@ -1,0 +1,67 @@
+package integration_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// machine tells how slow everything was: it writes to etcd, one write after the other, so that a
+// test can tell something that was missed from a machine that stood still.
+type machine struct {
+	mu    sync.Mutex // guards the field below
+	slow  []write    // all that took longer than a few milliseconds
+	since time.Time  // when the write under way began
+}
+
+type write struct{ begun, ended time.Time }
+
+func watchMachine(t testing.TB, client *clientv3.Client) *machine {
+	m := &machine{}
+	ctx, quit := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		quit()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			m.write(ctx, client)
+		}
+	}()
+	return m
+}
+
+func (m *machine) write(ctx context.Context, client *clientv3.Client) {
+	begun := time.Now()
+	m.mu.Lock()
+	m.since = begun
+	m.mu.Unlock()
+	_, _ = client.Put(ctx, "machine", "") // also its failure takes time
+	select {
+	case <-time.After(2 * time.Millisecond): // so that watching does not load the machine itself
+	case <-ctx.Done():
+	}
+	ended := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ended.Sub(begun) > 10*time.Millisecond {
+		m.slow = append(m.slow, write{begun, ended})
+	}
+}
+
+// worst is the longest write that was under way after since.
+func (m *machine) worst(since time.Time) (longest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.slow {
+		if w.ended.After(since) {
+			longest = max(longest, w.ended.Sub(w.begun))
+		}
+	}
+	return max(longest, time.Since(m.since))
+}
