@@ -201,3 +201,27 @@ func isHolder(name string) bool {
 	const holder = "/holder"
 	return len(name) > len(holder) && name[len(name)-len(holder):] == holder
 }
+
+// campaignEnd is what a Lead in the background came to.
+type campaignEnd struct {
+	leadership *etcdcoord.Leadership
+	err        error
+}
+
+// leading leads in the background.
+func leading(ctx context.Context, c *etcdcoord.Coordinator, name string) <-chan campaignEnd {
+	done := make(chan campaignEnd, 1)
+	go func() {
+		leadership, err := c.Lead(ctx, name)
+		done <- campaignEnd{leadership, err}
+	}()
+	return done
+}
+
+// elected waits for the win of a Lead in the background.
+func elected(t testing.TB, from <-chan campaignEnd) *etcdcoord.Leadership {
+	t.Helper()
+	end := got(t, from)
+	require.NoError(t, end.err)
+	return end.leadership
+}
