@@ -184,3 +184,94 @@ func TestCutOffReplicaHealsByItselfAndGetsNothingBack(t *testing.T) {
 	notYet(t, restored, "one loss, one restoration")
 	require.EqualValues(t, 1, a.Stats().SessionsLost)
 }
+
+// F19, with a black hole: every call returns by its context.
+func TestEveryCallReturnsByItsContextWhenEtcdDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	const limit = time.Second
+	b := newBot(t)
+	a, proxy := b.apart("a", ttl(30*time.Second))
+	rival := b.replica("b")
+	owners := a.Leases()
+	held, err := owners.Acquire(soon(t), "lease", "me", time.Minute)
+	require.NoError(t, err)
+	toRelease, err := owners.Acquire(soon(t), "released lease", "me", time.Minute)
+	require.NoError(t, err)
+	leadership, err := a.Lead(soon(t), "cron")
+	require.NoError(t, err)
+	others, err := rival.Lead(soon(t), "poller")
+	require.NoError(t, err)
+	released, behindOthers := take(t, a, "released"), reserve(t, a, "behind others")
+	cancelled := reserve(t, a, "cancelled")
+	blocking := take(t, rival, "blocked")
+	blocked := reserve(t, a, "blocked")
+	leaving, unstarted := b.unstarted(clientThrough(t, b.etcd, proxy), "leaving"), b.unstarted(clientThrough(t, b.etcd, proxy), "unstarted")
+	require.NoError(t, leaving.Start(soon(t)))
+	t.Cleanup(func() { stop(t, leaving) })
+	leavingTurn := take(t, leaving, "left")
+
+	unreachable := map[string]func(context.Context) error{
+		"Reserve":     func(ctx context.Context) error { _, err := a.Reserve(ctx, "new"); return err },
+		"AcquireTurn": func(ctx context.Context) error { _, err := a.AcquireTurn(ctx, blocked); return err },
+		"Release":     released.Release,
+		"Cancel":      cancelled.Cancel,
+		"Lead":        func(ctx context.Context) error { _, err := a.Lead(ctx, "new"); return err },
+		"Lead behind a leader": func(ctx context.Context) error {
+			_, err := a.Lead(ctx, "poller")
+			return err
+		},
+		"TryLead": func(ctx context.Context) error { _, err := a.TryLead(ctx, "other new"); return err },
+		"Resign":  leadership.Resign,
+		"Leases.Acquire": func(ctx context.Context) error {
+			_, err := owners.Acquire(ctx, "new", "me", time.Minute)
+			return err
+		},
+		"Leases.Renew": func(ctx context.Context) error {
+			_, err := owners.Renew(ctx, "lease", "me", held.Token, time.Minute)
+			return err
+		},
+		"Leases.Release": func(ctx context.Context) error {
+			return owners.Release(ctx, "released lease", "me", toRelease.Token)
+		},
+		"Start": unstarted.Start,
+		"Stop":  leaving.Stop,
+	}
+	proxy.Drop()
+	var wg sync.WaitGroup
+	for name, call := range unreachable {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			began := time.Now()
+			err := call(ctx)
+			took := time.Since(began)
+			t.Logf("%s: %v, %v", name, took.Round(time.Millisecond), err)
+			if took > limit+noise {
+				t.Errorf("%s took %v", name, took)
+			}
+			if !errors.Is(err, etcdcoord.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	wg.Wait()
+	lost(t, leavingTurn.AssertHeld(), etcdcoord.Stopped)
+	require.Equal(t, "new", unstarted.Stats().State)
+	require.Equal(t, "stopped", leaving.Stats().State)
+	// What needs no answer is answered.
+	require.NoError(t, a.Start(soon(t)))
+	turn := acquire(t, a, behindOthers)
+	require.NoError(t, turn.AssertHeld())
+	require.ErrorIs(t, released.AssertHeld(), etcdcoord.ErrReleased)
+
+	// What was not confirmed goes on in the background; nothing that was lost or given back stays.
+	proxy.Heal()
+	require.Eventually(t, func() bool {
+		return len(b.tickets()) == 2 && len(b.keys("v1/elections/")) == 1 && len(b.keys("v1/leases/")) == 1
+	}, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.keys("v1/replicas/")) == 2 }, patience, 10*time.Millisecond)
+	require.NoError(t, turn.AssertHeld())
+	require.NoError(t, blocking.AssertHeld())
+	require.NoError(t, others.AssertHeld())
+	release(t, take(t, a, "new"))
+}
