@@ -116,6 +116,9 @@ func (a *app) runDemo(ctx context.Context, f *demoFlags) error {
 	case verdict != nil && !verdict.OK && verdict.Violations() > 0:
 		return errors.Join(err, &exitError{exitFailure})
 	case ctx.Err() != nil:
+		if err != nil && !errors.Is(err, context.Canceled) {
+			_, _ = fmt.Fprintf(a.stderr, "etcdcoord: %v\n", err)
+		}
 		return &exitError{exitInterrupted}
 	case !verdict.OK:
 		return &exitError{exitFailure}

@@ -124,14 +124,14 @@ func (d *Director) BeforeWrite(call ledger.Call) {
 }
 
 func (d *Director) catch(call ledger.Call) *catch {
-	if call.Chat == "" || !d.open.SharedWith(call.Chat, call.Replica) {
-		return nil
-	}
-	process := d.fleet.Find(call.Replica)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.armed
-	if t == nil || process == nil || t.only != "" && t.only != call.Replica && time.Now().Before(t.choosy) {
+	if t == nil || call.Chat == "" || t.only != "" && t.only != call.Replica && time.Now().Before(t.choosy) {
+		return nil
+	}
+	process := d.fleet.Find(call.Replica)
+	if process == nil || !d.open.SharedWith(call.Chat, call.Replica) {
 		return nil
 	}
 	d.armed = nil

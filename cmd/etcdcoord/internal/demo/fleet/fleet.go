@@ -188,7 +188,7 @@ func (f *Fleet) Close(limit time.Duration) error {
 func (p *Process) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == Dead || p.state == Killed {
+	if p.state == Dead || p.state == Killed || p.state == Stopped {
 		return
 	}
 	p.told, p.state = toldToStop, Stopping

@@ -47,6 +47,7 @@ const (
 	Stopping State = "stopping"
 	Killed   State = "killed"
 	Dead     State = "dead"
+	Stopped  State = "stopped" // gracefully
 )
 
 // order is how a process was told to end.
@@ -98,7 +99,7 @@ func (p *Process) Terminate() error {
 func (p *Process) signal(kind journal.Kind, state State, do func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == Dead || p.state == Killed {
+	if p.state == Dead || p.state == Killed || p.state == Stopped {
 		return fmt.Errorf("%s is gone already", p.Incarnation)
 	}
 	if err := do(); err != nil {
@@ -125,7 +126,10 @@ func (p *Process) listen(stdout io.Reader, tail *tail) {
 	err := p.cmd.Wait() // after the last read, as StdoutPipe wants it
 	_ = p.stdin.Close()
 	p.mu.Lock()
-	p.state = Dead
+	p.state, p.status = Dead, replica.Status{}
+	if p.told == toldToStop && err == nil {
+		p.state = Stopped
+	}
 	note := ""
 	if p.told == toldNothing || p.told == toldToStop && err != nil {
 		note = strings.TrimSpace(fmt.Sprintf("%v: %s %s", exitText(err), p.fatal, tail))

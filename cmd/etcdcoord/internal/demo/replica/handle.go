@@ -2,8 +2,6 @@ package replica
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -109,9 +107,6 @@ func (b *bot) think(ctx context.Context) error {
 func (b *bot) giveUp(p post, fence fencing.Token, why error) {
 	call := b.callFor(p, fence)
 	call.Note = why.Error()
-	if errors.Is(why, fencing.ErrStaleToken) {
-		b.talk.say(Message{Event: fmt.Sprintf("store refused update %d of chat %s: stale fence %d", p.update.ID, p.update.Chat, fence)})
-	}
 	b.log.Warn("update given up", "update", p.update.ID, "key", p.update.Chat, "fence", fence, "err", why)
 	if err := b.store.GaveUp(context.Background(), call); err != nil {
 		b.log.Warn("store", "err", err)

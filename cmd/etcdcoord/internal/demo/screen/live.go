@@ -47,10 +47,12 @@ type model struct {
 	board     func() Board
 	lines     <-chan Line
 	interrupt func()
-	now       Board
-	events    []Line
-	width     int
-	bar       int
+
+	interrupted bool
+	now         Board
+	events      []Line
+	width       int
+	bar         int
 }
 
 func (m *model) Init() tea.Cmd { return m.next() }
@@ -65,6 +67,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		if key := msg.String(); key == "ctrl+c" || key == "q" {
 			m.interrupt()
+			if m.interrupted { // the user does not want to watch the end; the terminal is his again
+				return m, tea.Quit
+			}
+			m.interrupted = true
 		}
 	case tick:
 		m.refresh()
@@ -165,7 +171,7 @@ func stateStyle(state string) lipgloss.Style {
 	switch state {
 	case "running":
 		return cell.Inherit(good)
-	case "frozen", "stopping", "starting":
+	case "frozen", "stopping", "starting", "stopped":
 		return cell.Inherit(warn)
 	}
 	return cell.Inherit(bad)
