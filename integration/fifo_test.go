@@ -158,7 +158,7 @@ func TestReleaseBetweenLookingAndListeningIsNeverMissed(t *testing.T) {
 	b := newBot(t)
 	replicas := []*etcdcoord.Coordinator{b.replica("a"), b.replica("b")}
 	machine := watchMachine(t, b.plain)
-	const workers, tries = 10, 100
+	const workers, tries = 4, 125
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
@@ -169,21 +169,21 @@ func TestReleaseBetweenLookingAndListeningIsNeverMissed(t *testing.T) {
 		wg.Go(func() {
 			for try := range tries {
 				holder, waiter := replicas[(w+try)%2], replicas[(w+try+rand.IntN(2))%2] // another replica, or the same
-				handOver, stall := raceRelease(t, machine, holder, waiter, fmt.Sprint("chat ", w))
+				begun, handOver := raceRelease(t, holder, waiter, fmt.Sprint("chat ", w))
 				mu.Lock()
-				took = append(took, handOver)
-				// What was missed waits for the audit, up to a second. Unless all of etcd stood still
-				// meanwhile, anything like that is a miss.
-				if handOver > 250*time.Millisecond && stall < handOver/4 {
-					missed = append(missed, fmt.Sprintf("%v, while etcd took up to %v", handOver, stall))
+				if machine.worst(begun) < 100*time.Millisecond {
+					took = append(took, handOver) // else it is the machine that would be measured
+				}
+				if wrong := machine.missed(begun, handOver); wrong != "" {
+					missed = append(missed, wrong)
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
-	require.Len(t, took, workers*tries)
 	require.Empty(t, missed)
+	require.NotEmpty(t, took, "etcd stood still all the time")
 	slices.Sort(took)
 	p99 := took[len(took)*99/100]
 	t.Logf("hand-over p50 %v, p99 %v, max %v", took[len(took)/2], p99, took[len(took)-1])
@@ -192,44 +192,44 @@ func TestReleaseBetweenLookingAndListeningIsNeverMissed(t *testing.T) {
 }
 
 // raceRelease lets holder release at a random moment around waiter's Reserve and AcquireTurn. It
-// gives the time from when both the release and the acquire had begun until the turn was there, and
-// the longest that another client waited for etcd meanwhile.
-func raceRelease(t *testing.T, m *machine, holder, waiter *etcdcoord.Coordinator, key string) (handOver, stall time.Duration) {
+// gives the moment from which both the release and the acquire had begun, and how long the turn took
+// to come from then on.
+func raceRelease(t *testing.T, holder, waiter *etcdcoord.Coordinator, key string) (begun time.Time, handOver time.Duration) {
 	turn, err := tryTake(t, holder, key)
 	if err != nil {
 		t.Error(err)
-		return 0, 0
+		return begun, 0
 	}
 	released := make(chan time.Time, 1)
 	pause := rand.N(4 * time.Millisecond)
 	go func() {
 		time.Sleep(pause) // the random moment itself, not a wait for something
-		begun := time.Now()
+		now := time.Now()
 		if err := turn.Release(context.Background()); err != nil {
 			t.Error(err)
 		}
-		released <- begun
+		released <- now
 	}()
 	ticket, err := waiter.Reserve(soon(t), key)
 	if err != nil {
 		t.Error(err)
-		return 0, 0
+		return begun, 0
 	}
 	acquiring := time.Now()
 	next, err := waiter.AcquireTurn(soon(t), ticket)
 	granted := time.Now()
 	if err != nil {
 		t.Error(err)
-		return 0, 0
+		return begun, 0
 	}
-	begun := <-released
+	begun = <-released
 	if acquiring.After(begun) {
 		begun = acquiring
 	}
 	if err := next.Release(context.Background()); err != nil {
 		t.Error(err)
 	}
-	return granted.Sub(begun), m.worst(begun)
+	return begun, granted.Sub(begun)
 }
 
 func tryTake(t testing.TB, c *etcdcoord.Coordinator, key string) (*etcdcoord.Turn, error) {

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -64,4 +65,15 @@ func (m *machine) worst(since time.Time) (longest time.Duration) {
 		}
 	}
 	return max(longest, time.Since(m.since))
+}
+
+// missed says what is wrong with something that should come at once, and took this long since
+// begun; "" if nothing is. What the queue misses is found by its audit, up to a second later. Unless
+// all of etcd stood still meanwhile, so long a wait is a miss.
+func (m *machine) missed(begun time.Time, took time.Duration) string {
+	stall := m.worst(begun)
+	if took < 250*time.Millisecond || stall > took/4 {
+		return ""
+	}
+	return fmt.Sprintf("took %v, while etcd took up to %v", took, stall)
 }
