@@ -16,7 +16,8 @@ type Relay[T any] struct {
 	listeners []*listener[T]
 	serving   int             // listeners being served, removed ones too
 	servers   map[string]bool // the goroutines that serve them, once they run
-	idle      chan struct{}   // closed when one of them is done; nil if nobody waits
+	draining  int             // of these, how many wait in Drain themselves
+	idle      chan struct{}   // closed when one of them is done or begins to drain; nil if nobody waits
 }
 
 type listener[T any] struct {
@@ -82,28 +83,32 @@ func (r *Relay[T]) serve(l *listener[T]) {
 	l.serving, l.queue = false, nil
 	r.serving--
 	delete(r.servers, self)
+	r.wakeLocked()
+	r.mu.Unlock()
+}
+
+// wakeLocked makes every Drain look again.
+func (r *Relay[T]) wakeLocked() {
 	if r.idle != nil {
 		close(r.idle)
 		r.idle = nil
 	}
-	r.mu.Unlock()
 }
 
 // Drain returns when everything that was sent has been delivered, or with ctx's cause.
 //
-// Called from inside a listener it cannot wait for that very delivery; it then waits for all others.
+// Called from inside a listener it cannot wait for that very delivery, nor for another listener that
+// is in Drain as well: the two would wait for each other. It waits for all others.
 func (r *Relay[T]) Drain(ctx context.Context) error {
-	self := goroutine()
-	for {
-		r.mu.Lock()
-		busy := r.serving
-		if r.servers[self] {
-			busy--
-		}
-		if busy == 0 {
-			r.mu.Unlock()
-			return nil
-		}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	inside := r.servers[goroutine()]
+	if inside {
+		r.draining++
+		defer func() { r.draining-- }()
+		r.wakeLocked()
+	}
+	for r.serving > 0 && !(inside && r.serving == r.draining) {
 		if r.idle == nil {
 			r.idle = make(chan struct{})
 		}
@@ -111,10 +116,13 @@ func (r *Relay[T]) Drain(ctx context.Context) error {
 		r.mu.Unlock()
 		select {
 		case <-idle:
+			r.mu.Lock()
 		case <-ctx.Done():
+			r.mu.Lock()
 			return context.Cause(ctx)
 		}
 	}
+	return nil
 }
 
 // goroutine names the calling goroutine, "goroutine 42". The runtime tells it nowhere else, and

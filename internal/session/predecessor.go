@@ -25,6 +25,9 @@ func awaitFree(wait, ctx context.Context, cfg Config) error {
 	var in *occupant
 	for {
 		kv, err := lookAt(ctx, cfg)
+		if err != nil && in != nil && ctx.Err() != nil {
+			return errors.Join(in.inUse(cfg), err) // the waiting has ended, if in the middle of a request
+		}
 		if err != nil || kv == nil {
 			return err
 		}
@@ -38,6 +41,9 @@ func awaitFree(wait, ctx context.Context, cfg Config) error {
 				return err
 			}
 		} else if alive, err := in.renews(ctx, cfg); err != nil {
+			if ctx.Err() != nil {
+				return errors.Join(in.inUse(cfg), err)
+			}
 			return err
 		} else if alive {
 			return in.inUse(cfg)
