@@ -3,6 +3,7 @@ package tickets
 import (
 	"context"
 	"errors"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -32,6 +33,7 @@ func (q *Queue) grant(ctx context.Context, t *Ticket) (done bool) {
 	// Cleared when it is sent, not when it is answered: a trigger that comes meanwhile speaks of a
 	// change that this attempt may not have seen.
 	t.busy, t.dirty = true, false
+	t.named = time.Now()
 	noPuts := t.noPuts
 	q.mu.Unlock()
 

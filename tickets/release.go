@@ -129,7 +129,7 @@ func (q *Queue) leaveFailed(t *Ticket, history clientv3.LeaseID, err error) {
 // recordAfter is what the leaving ticket does to the record of who was granted last.
 func (q *Queue) recordAfter(ctx context.Context, t *Ticket) (clientv3.LeaseID, []clientv3.Op) {
 	q.mu.Lock()
-	held, turn, noPuts, prev, eager := t.held, t.turn, t.noPuts, t.prev, t.eager
+	held, named, noPuts, prev, eager := t.held, t.named, t.noPuts, t.prev, t.eager
 	q.mu.Unlock()
 	holder := q.cfg.Schema.Holder(t.key)
 	put := func(r record) (clientv3.LeaseID, *clientv3.Op) {
@@ -144,8 +144,8 @@ func (q *Queue) recordAfter(ctx context.Context, t *Ticket) (clientv3.LeaseID, [
 		return history, &op
 	}
 	if held {
-		// A held key is not idle: what was written when a long turn began may be about to run out.
-		if time.Since(turn.since) < q.cfg.History.ttl/2 {
+		// A held key is not idle: what was written when a long turn was granted may be about to run out.
+		if time.Since(named) < q.cfg.History.ttl/2 {
 			return 0, nil
 		}
 		history, op := put(q.me.with(t.fence))

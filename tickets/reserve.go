@@ -179,7 +179,7 @@ func (q *Queue) openSlot(key string) (*Ticket, error) {
 	if q.cfg.Session.Check() != nil {
 		return nil, ErrEpochEnded
 	}
-	t := &Ticket{queue: q, key: key, over: make(chan struct{}), gone: make(chan struct{})}
+	t := &Ticket{queue: q, key: key, over: make(chan struct{}), gone: make(chan struct{}), named: time.Now()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended {

@@ -2,6 +2,7 @@ package tickets
 
 import (
 	"context"
+	"time"
 
 	"github.com/andresayac/botmesh-etcd/fencing"
 )
@@ -27,6 +28,9 @@ type Ticket struct {
 	mod    int64 // a ghost's: the mod revision of the registration that the lost Reserve carried
 	final  bool  // a ghost's: its Reserve cannot be applied any more, only may have been
 	turn   *Turn
+	// named is a moment before the record was put that names the ticket. AcquireTurn may be called
+	// long after that, and the record's time runs meanwhile.
+	named time.Time
 
 	over chan struct{} // closed when the waiting is over: granted, or err is set
 	gone chan struct{} // closed when the ticket has left etcd, or its epoch has ended
