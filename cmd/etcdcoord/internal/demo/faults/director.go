@@ -80,10 +80,14 @@ type Director struct {
 	open    *journal.Open
 	ttl     time.Duration
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards armed and struck
 	armed  *trap
-	struck map[string]bool   // names that had a fault
-	writer map[string]string // chat -> replica whose write was accepted last
+	struck map[string]bool // names that had a fault
+
+	// writers has a lock of its own: it is taken under the journal's, so nothing else may be
+	// waited for under it.
+	writersMu sync.Mutex
+	writers   map[string]string // chat -> replica whose write was accepted last
 }
 
 // trap is set for the next write that fits.
@@ -104,13 +108,13 @@ type catch struct {
 func New(f *fleet.Fleet, j *journal.Journal, open *journal.Open, ttl time.Duration) *Director {
 	d := &Director{
 		fleet: f, journal: j, open: open, ttl: ttl,
-		struck: make(map[string]bool), writer: make(map[string]string),
+		struck: make(map[string]bool), writers: make(map[string]string),
 	}
 	j.Tap(func(e journal.Entry) {
 		if e.Kind == journal.Wrote {
-			d.mu.Lock()
-			d.writer[e.Chat] = e.Replica
-			d.mu.Unlock()
+			d.writersMu.Lock()
+			d.writers[e.Chat] = e.Replica
+			d.writersMu.Unlock()
 		}
 	})
 	return d

@@ -135,15 +135,15 @@ func (d *Director) freeze(ctx context.Context) error {
 }
 
 func (d *Director) forgetWriter(chat string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.writer, chat)
+	d.writersMu.Lock()
+	defer d.writersMu.Unlock()
+	delete(d.writers, chat)
 }
 
 func (d *Director) rivalWrote(c *catch) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	writer := d.writer[c.call.Chat]
+	d.writersMu.Lock()
+	defer d.writersMu.Unlock()
+	writer := d.writers[c.call.Chat]
 	return writer != "" && writer != c.call.Replica
 }
 
