@@ -92,7 +92,9 @@ func (p *EtcdLeases) write(ctx context.Context, a *attempt, owner string, seen r
 // and the holder still believes in its earlier grant. Revoking now would free the key under its
 // feet. So the lease ends when that grant ends, or when the one just asked for would have: a caller
 // that asks for less must not count on more from then on. If another process made the earlier
-// grant, its end is not known here, and only the latter is left.
+// grant, its end is not known here, and only the latter is left. The lease goes
+// earlier when the record is written again, so that the lost write is impossible, or given back, so
+// that nobody believes in it.
 //
 // A second attempt of the same owner need not wait for any of this. If this write was applied, the
 // second one replaces it, on its own lease, so that the revoke hits nothing. If it was not, it never
@@ -112,7 +114,7 @@ func (p *EtcdLeases) giveUp(a *attempt, seen record, err error) {
 	if before, ok := p.ends.of(seen.lease); ok && before.Before(at) {
 		at = before
 	}
-	p.ends.set(a.lease, at)
+	p.ends.setVersion(a.lease, at, seen.etcdKey, seen.mod, false)
 }
 
 // drop ends an attempt that wrote nothing, or whose write nobody believes in.
@@ -128,12 +130,13 @@ func (p *EtcdLeases) settle(a *attempt, key string, seen, now record) (g LeaseGr
 	if seen.alone && seen.lease != a.lease {
 		p.ends.set(seen.lease, time.Now()) // nothing hangs on it any more
 	}
+	p.ends.endVersions(seen.etcdKey, now.mod)
 	g = a.sent.grant(key, now.owner, now.token, a.ttl)
 	if g.Left() == 0 {
 		p.drop(a)
 		return LeaseGrant{}, a.tooSlow()
 	}
-	p.ends.set(a.lease, g.Until)
+	p.ends.setVersion(a.lease, g.Until, now.etcdKey, now.mod, true)
 	p.releases.supersede(now.owner, key, now.token)
 	return g, nil
 }

@@ -93,7 +93,7 @@ func NewLeaseProvider(client *clientv3.Client, cfg LeaseConfig) (*EtcdLeases, er
 		chores:  newChores(cfg.Logger),
 		warned:  make(map[string]struct{}),
 	}
-	p.ends = &ends{client: client, chores: p.chores, leases: make(map[clientv3.LeaseID]*end)}
+	p.ends = newEnds(client, p.chores)
 	p.releases.owners = make(map[owned]*ownerState)
 	return p, nil
 }
@@ -142,6 +142,10 @@ func (p *EtcdLeases) Holder(ctx context.Context, key string) (holder LeaseHolder
 	}
 	return LeaseHolder{Key: key, Owner: rec.owner, Token: rec.token, TTL: rec.ttl}, true, nil
 }
+
+// Guard is the compare that holds while g is in force: put it into the If of a transaction on the
+// same etcd, and the transaction is applied only if g's holder still has the key.
+func (p *EtcdLeases) Guard(g LeaseGrant) clientv3.Cmp { return Guard(p.keys.Lease(g.Key), g.Token) }
 
 // begin is how every verb but Release begins: not on a closed provider, not with a context that has
 // ended, and not without any limit.

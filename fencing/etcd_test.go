@@ -105,7 +105,8 @@ func TestGuardHoldsOnlyWhileTheLeaseDoes(t *testing.T) {
 	g, err := p.Acquire(t.Context(), "k", "a", long)
 	require.NoError(t, err)
 	guarded := func(token fencing.Token) bool {
-		answer, err := d.Txn(t.Context()).If(fencing.Guard(prefix+"v1/leases/k", token)).Then(clientv3.OpPut(prefix+"data", token.String())).Commit()
+		require.Equal(t, fencing.Guard(prefix+"v1/leases/k", token), p.Guard(fencing.LeaseGrant{Key: "k", Token: token}))
+		answer, err := d.Txn(t.Context()).If(p.Guard(fencing.LeaseGrant{Key: "k", Token: token})).Then(clientv3.OpPut(prefix+"data", token.String())).Commit()
 		require.NoError(t, err)
 		return answer.Succeeded
 	}

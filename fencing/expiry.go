@@ -22,9 +22,18 @@ type ends struct {
 	client *clientv3.Client
 	chores *chores
 
-	mu      sync.Mutex // guards the fields below, and those of each end
-	leases  map[clientv3.LeaseID]*end
-	closing bool
+	mu       sync.Mutex // guards the fields below, and those of each end
+	leases   map[clientv3.LeaseID]*end
+	versions map[string]map[clientv3.LeaseID]*end // by etcd key: what was set with setVersion
+	closing  bool
+}
+
+func newEnds(client *clientv3.Client, chores *chores) *ends {
+	return &ends{
+		client: client, chores: chores,
+		leases:   make(map[clientv3.LeaseID]*end),
+		versions: make(map[string]map[clientv3.LeaseID]*end),
+	}
 }
 
 // end is the end of one etcd lease. It is only ever moved forward.
@@ -33,6 +42,11 @@ type end struct {
 	timer *time.Timer // nil once the revoke is under way
 	// unborn: the answer to the grant of the lease was lost, so that etcd may not know it yet.
 	unborn bool
+
+	// What setVersion was told.
+	etcdKey string
+	mod     int64
+	granted bool
 }
 
 // unbornPause is how long a grant that was given up may be on its way to etcd. Nothing depends on
@@ -40,22 +54,63 @@ type end struct {
 const unbornPause = time.Second
 
 // set makes the etcd lease end at that moment. A later moment than one set before is ignored.
-func (e *ends) set(id clientv3.LeaseID, at time.Time) { e.put(id, at, false) }
-
-// setUnborn ends at once a lease of which it is not known whether it was ever granted.
-func (e *ends) setUnborn(id clientv3.LeaseID) { e.put(id, time.Now(), true) }
-
-func (e *ends) put(id clientv3.LeaseID, at time.Time, unborn bool) {
-	left := time.Until(at)
+func (e *ends) set(id clientv3.LeaseID, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.put(id, at, end{})
+}
+
+// setUnborn ends at once a lease of which it is not known whether it was ever granted.
+func (e *ends) setUnborn(id clientv3.LeaseID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.put(id, time.Now(), end{unborn: true})
+}
+
+// setVersion is set for a lease that carries the version mod of the record under etcdKey, or to
+// which a lost write may have moved that version, or may yet move it. granted: it is the former.
+func (e *ends) setVersion(id clientv3.LeaseID, at time.Time, etcdKey string, mod int64, granted bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.put(id, at, end{etcdKey: etcdKey, mod: mod, granted: granted})
+	of := e.leases[id]
+	if of == nil || of.etcdKey == "" { // closing, or ending already
+		return
+	}
+	if e.versions[etcdKey] == nil {
+		e.versions[etcdKey] = make(map[clientv3.LeaseID]*end)
+	}
+	e.versions[etcdKey][id] = of
+	for _, other := range e.versions[etcdKey] {
+		if granted && other.granted && other.mod > mod { // our answer was slow, and theirs not
+			e.put(id, time.Now(), end{})
+		}
+	}
+}
+
+// endVersions ends at once the leases of all versions before that one. It is for when a version has been
+// written or deleted, so that nothing hangs on the leases of earlier ones, and no lost write can be
+// applied on top of them; or when the key is given back, and nothing is wanted there.
+func (e *ends) endVersions(etcdKey string, before int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, of := range e.versions[etcdKey] {
+		if of.mod < before {
+			e.put(id, time.Now(), end{})
+		}
+	}
+}
+
+// put adds the end of a lease, or moves it forward. The caller holds mu.
+func (e *ends) put(id clientv3.LeaseID, at time.Time, fresh end) {
+	left := time.Until(at)
 	if e.closing && left > 0 {
 		return // Close frees no lease
 	}
 	of := e.leases[id]
 	switch {
 	case of == nil:
-		of = &end{unborn: unborn}
+		of = &fresh
 		e.leases[id] = of
 	case of.timer == nil || !at.Before(of.at):
 		return
@@ -91,8 +146,8 @@ func (e *ends) due(id clientv3.LeaseID, of *end) {
 			return false, nil
 		}
 		e.mu.Lock()
-		delete(e.leases, id)
-		e.mu.Unlock()
+		defer e.mu.Unlock()
+		e.forget(id)
 		return true, nil
 	}, "lease", leaseHex(id))
 }
@@ -130,7 +185,20 @@ func (e *ends) close() {
 	for id, of := range e.leases {
 		if of.timer != nil {
 			of.timer.Stop()
-			delete(e.leases, id)
+			e.forget(id)
 		}
+	}
+}
+
+// forget drops a lease. The caller holds mu.
+func (e *ends) forget(id clientv3.LeaseID) {
+	of := e.leases[id]
+	if of == nil {
+		return
+	}
+	delete(e.leases, id)
+	delete(e.versions[of.etcdKey], id)
+	if len(e.versions[of.etcdKey]) == 0 {
+		delete(e.versions, of.etcdKey)
 	}
 }

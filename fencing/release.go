@@ -51,16 +51,21 @@ func (p *EtcdLeases) Release(ctx context.Context, key, owner string, token Token
 // without a new mod revision; and a delete that was lost and arrives late hits no later write.
 //
 // Whether or not the answer came, the etcd lease goes: with the record, if the delete was not
-// applied, or after it. So after an error nothing is left to do for a record that is alone there.
+// applied, or after it; and so do those to which a lost extension may have moved it. So after an
+// error nothing is left to do for a record that is alone there.
 func (p *EtcdLeases) free(ctx context.Context, seen record) (freed bool, err error) {
 	answer, err := p.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(seen.etcdKey), "=", seen.mod)).
 		Then(clientv3.OpDelete(seen.etcdKey)).
 		Commit()
-	if seen.alone && (err != nil || answer.Succeeded) {
+	if err == nil && !answer.Succeeded {
+		return false, nil
+	}
+	if seen.alone {
 		p.ends.set(seen.lease, time.Now())
 	}
-	return err == nil && answer.Succeeded, err
+	p.ends.endVersions(seen.etcdKey, seen.mod+1)
+	return err == nil, err
 }
 
 // unconfirmed is what the caller of a Release is told that goes on in the background. Unlike other

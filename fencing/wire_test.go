@@ -2,8 +2,10 @@ package fencing_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -29,7 +31,8 @@ type wire struct {
 	sent    map[string]int
 }
 
-// fault takes the place of a request. send makes the request.
+// fault takes the place of a request. send makes the request. It may be called when the fault has
+// returned, and the answer is then lost.
 type fault func(ctx context.Context, send func(ctx context.Context) error) error
 
 // newWire returns a client on the shared etcd with a wire to it.
@@ -51,11 +54,23 @@ func (w *wire) intercept(ctx context.Context, method string, req, reply any, cc 
 		w.granted = append(w.granted, clientv3.LeaseID(g.ID))
 	}
 	w.mu.Unlock()
-	send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) }
 	if f == nil {
-		return send(ctx)
+		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	return f(ctx, send)
+	// A late answer must touch neither the caller's nor what his options point to.
+	answer := reflect.New(reflect.TypeOf(reply).Elem())
+	var returned atomic.Bool
+	err := f(ctx, func(ctx context.Context) error {
+		if returned.Load() {
+			return invoke(ctx, method, req, answer.Interface(), cc)
+		}
+		return invoke(ctx, method, req, answer.Interface(), cc, opts...)
+	})
+	returned.Store(true)
+	if err == nil {
+		reflect.ValueOf(reply).Elem().Set(answer.Elem())
+	}
+	return err
 }
 
 // set replaces every request of that name, until mended. nil mends.

@@ -83,6 +83,8 @@ func Unescape(escaped string) (name string, ok bool) {
 		out = append(out, byte(hi<<4|lo))
 		i += 2
 	}
-	name = string(out)
-	return name, Check("name", name) == nil
+	if name = string(out); Check("name", name) != nil {
+		return "", false
+	}
+	return name, true
 }

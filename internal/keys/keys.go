@@ -87,8 +87,8 @@ func (s Schema) ParseTicket(etcdKey string) (key string, lease int64, slot int, 
 	if !ok {
 		return "", 0, 0, false
 	}
-	n, ok := unhex(slotHex)
-	return key, lease, int(n), ok
+	slot, ok = unhexSlot(slotHex)
+	return key, lease, slot, ok
 }
 
 // Holder is the record of who was granted key last.
@@ -113,12 +113,11 @@ func (s Schema) ParseNudge(etcdKey string, lease int64) (key string, slot int, o
 	if !ok {
 		return "", 0, false
 	}
-	n, ok := unhex(slotHex)
-	if !ok {
+	if slot, ok = unhexSlot(slotHex); !ok {
 		return "", 0, false
 	}
 	key, ok = Unescape(escaped)
-	return key, int(n), ok
+	return key, slot, ok
 }
 
 // Election is the name to give to concurrency.NewElection, which adds the slash itself.
@@ -142,4 +141,10 @@ func hex(n int64) string { return strconv.FormatInt(n, 16) }
 func unhex(x string) (int64, bool) {
 	n, err := strconv.ParseInt(x, 16, 64)
 	return n, err == nil && n >= 0 && hex(n) == x
+}
+
+// unhexSlot refuses what an int of this machine would cut down to another slot.
+func unhexSlot(x string) (int, bool) {
+	n, ok := unhex(x)
+	return int(n), ok && int64(int(n)) == n
 }
