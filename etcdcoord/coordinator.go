@@ -31,16 +31,19 @@ type Coordinator struct {
 	counters    counters
 
 	lifecycle chan struct{} // one token: whoever has it may start or stop
+	down      *takedown     // the last Stop's, until it is confirmed; for whoever has the token
 
 	mu      sync.Mutex // guards the fields below
 	state   state
 	epoch   *epoch        // nil while there is none to believe in
 	changed chan struct{} // closed, and made anew, whenever state or epoch change
 	run     *run          // what Start started; nil when nothing runs
-	abort   func(error)   // ends a Start that is under way
 	lostErr error         // why the last epoch ended
 	cluster uint64        // id of the etcd cluster as the last epoch saw it
 	highest int64         // highest revision that epoch saw
+
+	starts   map[*context.CancelCauseFunc]struct{} // each aborts a Start under way
+	stopping int                                   // Stop calls that wait for the lifecycle token
 }
 
 type state string
@@ -71,6 +74,7 @@ func New(client *clientv3.Client, cfg Config) (*Coordinator, error) {
 		lifecycle:   make(chan struct{}, 1),
 		state:       isNew,
 		changed:     make(chan struct{}),
+		starts:      make(map[*context.CancelCauseFunc]struct{}),
 	}
 	c.leases = &leases{c: c}
 	return c, nil
@@ -187,7 +191,7 @@ func (c *Coordinator) current(ctx context.Context, op, key string) (*epoch, erro
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fencing.Unavailable(ctx, op, key, fmt.Errorf("no session with etcd (%w): %w", lostErrOr(lostErr), ctx.Err()))
+			return nil, fencing.Unavailable(ctx, op, key, fmt.Errorf("no session with etcd at %v (%w): %w", c.client.Endpoints(), lostErrOr(lostErr), ctx.Err()))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package etcdcoord
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -37,15 +38,22 @@ func (l *leases) use() (*fencing.EtcdLeases, error) {
 	return provider, err
 }
 
-// close ends the provider's background work, and frees no lease.
-func (l *leases) close() {
+// detach gives the provider away, to be closed. It belongs to what was started: what is started
+// next, perhaps before this one is closed, has another.
+func (l *leases) detach() *fencing.EtcdLeases {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	provider := l.provider
 	l.provider = nil
-	l.mu.Unlock()
-	if provider != nil {
-		provider.Close()
+	return provider
+}
+
+// stopped is what a verb says that Stop overtook.
+func stopped(err error) error {
+	if errors.Is(err, fencing.ErrClosed) {
+		return ErrStopped
 	}
+	return err
 }
 
 // Acquire implements LeaseProvider.
@@ -54,7 +62,8 @@ func (l *leases) Acquire(ctx context.Context, key, owner string, ttl time.Durati
 	if err != nil {
 		return LeaseGrant{}, err
 	}
-	return p.Acquire(ctx, key, owner, ttl)
+	g, err := p.Acquire(ctx, key, owner, ttl)
+	return g, stopped(err)
 }
 
 // Renew implements LeaseProvider.
@@ -63,7 +72,8 @@ func (l *leases) Renew(ctx context.Context, key, owner string, token Token, ttl 
 	if err != nil {
 		return LeaseGrant{}, err
 	}
-	return p.Renew(ctx, key, owner, token, ttl)
+	g, err := p.Renew(ctx, key, owner, token, ttl)
+	return g, stopped(err)
 }
 
 // Release implements LeaseProvider.
@@ -72,5 +82,5 @@ func (l *leases) Release(ctx context.Context, key, owner string, token Token) er
 	if err != nil {
 		return err
 	}
-	return p.Release(ctx, key, owner, token)
+	return stopped(p.Release(ctx, key, owner, token))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/andresayac/botmesh-etcd/fencing"
@@ -29,22 +28,21 @@ type run struct {
 // *CoordinationUnavailableError, which names the endpoints; *ReplicaIDInUseError; ErrStopped if
 // Stop was called meanwhile.
 func (c *Coordinator) Start(ctx context.Context) error {
+	ctx, ended, err := c.beginStart(ctx)
+	if err != nil {
+		return err
+	}
+	defer ended()
 	if err := c.lock(ctx); err != nil {
 		return fencing.Unavailable(ctx, "start", c.cfg.ReplicaID, err)
 	}
 	defer c.unlock()
 	c.mu.Lock()
 	running := c.state == isRunning
-	ctx, abort := context.WithCancelCause(ctx)
-	c.abort = abort
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.abort = nil
-		c.mu.Unlock()
-		abort(nil)
-	}()
 	if running {
+		ctx, cancel := backend.WithTimeout(ctx, c.cfg.RequestTimeout)
+		defer cancel()
 		_, err := c.current(ctx, "start", c.cfg.ReplicaID)
 		return err
 	}
@@ -63,6 +61,24 @@ func (c *Coordinator) Start(ctx context.Context) error {
 	return nil
 }
 
+// beginStart makes the start one that Stop can abort.
+func (c *Coordinator) beginStart(ctx context.Context) (_ context.Context, ended func(), err error) {
+	ctx, abort := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping > 0 { // else it could get ahead of that Stop, which would then wait for it
+		abort(nil)
+		return nil, nil, ErrStopped
+	}
+	c.starts[&abort] = struct{}{}
+	return ctx, func() {
+		c.mu.Lock()
+		delete(c.starts, &abort)
+		c.mu.Unlock()
+		abort(nil)
+	}, nil
+}
+
 func (c *Coordinator) startError(ctx context.Context, err error) error {
 	if errors.Is(err, ErrReplicaIDInUse) || errors.Is(context.Cause(ctx), ErrStopped) {
 		return errors.Join(context.Cause(ctx), err)
@@ -77,17 +93,23 @@ func (c *Coordinator) startError(ctx context.Context, err error) error {
 // It returns by ctx's deadline whatever etcd does, and without one after RequestTimeout. A ctx
 // that has already ended gives it two seconds. What etcd has not confirmed by then is a
 // *CoordinationUnavailableError; it goes on in the background for a while, and in the end the
-// places go with the session's TTL.
+// places go with the session's TTL. Calling Stop again waits for it, or tries again.
 func (c *Coordinator) Stop(ctx context.Context) error {
 	ctx, cancel := backend.ForGivingBack(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	c.mu.Lock()
-	if c.abort != nil {
-		c.abort(ErrStopped)
-	}
-	c.mu.Unlock()
-	if err := c.lock(ctx); err != nil {
+	if err := c.stop(ctx); err != nil {
 		return fencing.Unavailable(ctx, "stop", c.cfg.ReplicaID, err)
+	}
+	// Without the lifecycle token: a listener that is waited for here may want to start or stop.
+	if c.events.Drain(ctx) != nil {
+		c.cfg.Logger.Warn("stopped before all listeners had finished", "replica", c.cfg.ReplicaID)
+	}
+	return nil
+}
+
+func (c *Coordinator) stop(ctx context.Context) error {
+	if err := c.lockToStop(ctx); err != nil {
+		return err
 	}
 	defer c.unlock()
 	var r *run
@@ -102,35 +124,69 @@ func (c *Coordinator) Stop(ctx context.Context) error {
 			e.end(fencing.Stopped, nil, ErrStopped)
 		}
 		r.quit()
-		if err := c.takeDown(ctx, r); err != nil {
-			return fencing.Unavailable(ctx, "stop", c.cfg.ReplicaID, err)
-		}
-		c.cfg.Logger.Info("stopped", "replica", c.cfg.ReplicaID)
+		c.down = c.takeDown(ctx, r, c.leases.detach(), c.down)
+	} else if c.down.failed() {
+		c.down = c.takeDown(ctx, c.down.run, c.down.provider, c.down)
 	}
-	if c.events.Drain(ctx) != nil {
-		c.cfg.Logger.Warn("stopped before all listeners had finished", "replica", c.cfg.ReplicaID)
+	if c.down == nil {
+		return nil
 	}
+	select {
+	case <-c.down.done:
+	case <-ctx.Done():
+		return fmt.Errorf("not confirmed; the places end with the session at the latest: %w", ctx.Err())
+	}
+	if c.down.failed() {
+		return c.down.err
+	}
+	c.down = nil
+	c.cfg.Logger.Info("stopped", "replica", c.cfg.ReplicaID)
 	return nil
 }
 
-// takeDown waits for the rest of Stop, which has time of its own: what a caller no longer waits
-// for must be finished all the same.
-func (c *Coordinator) takeDown(ctx context.Context, r *run) error {
-	finished := make(chan error, 1)
-	go func() {
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.RequestTimeout)
-		defer cancel()
-		finished <- c.finish(limit, r)
-	}()
+// takedown is the rest of a Stop. It has time of its own: what a caller no longer waits for must
+// be finished all the same. Whoever calls Stop again waits for it again.
+type takedown struct {
+	run      *run
+	provider *fencing.EtcdLeases // may be nil
+	done     chan struct{}
+	err      error // to be read when done is closed
+}
+
+// failed: it has ended, and etcd has not confirmed it.
+func (d *takedown) failed() bool {
+	if d == nil {
+		return false
+	}
 	select {
-	case err := <-finished:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("not confirmed, places end with the session in %v at most: %w", c.cfg.SessionTTL, ctx.Err())
+	case <-d.done:
+		return d.err != nil
+	default:
+		return false
 	}
 }
 
-func (c *Coordinator) finish(ctx context.Context, r *run) error {
+// takeDown gives it the caller's time, and at least RequestTimeout. before is an earlier one, which
+// may still be under way. Repeating it is safe.
+func (c *Coordinator) takeDown(ctx context.Context, r *run, provider *fencing.EtcdLeases, before *takedown) *takedown {
+	until := time.Now().Add(c.cfg.RequestTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.After(until) {
+		until = deadline
+	}
+	d := &takedown{run: r, provider: provider, done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		limit, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+		defer cancel()
+		d.err = c.finish(limit, r, provider)
+		if before != nil {
+			<-before.done
+		}
+	}()
+	return d
+}
+
+func (c *Coordinator) finish(ctx context.Context, r *run, provider *fencing.EtcdLeases) error {
 	<-r.done // its requests have ended with r.quit
 	if r.epoch != nil {
 		r.epoch.end(fencing.Stopped, nil, ErrStopped) // for one that was opened while Stop began
@@ -143,7 +199,9 @@ func (c *Coordinator) finish(ctx context.Context, r *run) error {
 	if r.epoch != nil {
 		r.epoch.close()
 	}
-	c.leases.close()
+	if provider != nil {
+		provider.Close()
+	}
 	return err
 }
 
@@ -155,81 +213,42 @@ func (c *Coordinator) leave(ctx context.Context, s *session.Session) error {
 	if err := s.MarkStopping(mark); err != nil {
 		c.cfg.Logger.Debug("others will take this stop for a crash", "replica", c.cfg.ReplicaID, "err", err)
 	}
-	return s.Revoke(ctx)
+	return c.revoke(ctx, s)
+}
+
+// revoke tries until etcd confirms, says no, or ctx ends.
+func (c *Coordinator) revoke(ctx context.Context, s *session.Session) error {
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		request, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+		err := s.Revoke(request)
+		cancel()
+		switch backend.Classify(err) {
+		case backend.None, backend.Denied, backend.Refused:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 const markLimit = 50 * time.Millisecond
 
-// supervise replaces the epoch whenever its session is lost, until Stop.
-func (c *Coordinator) supervise(ctx context.Context, r *run) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.epoch.session.Done():
-		}
-		lostAt, lost := time.Now(), r.epoch
-		why := lost.session.Err()
-		lost.end(fencing.Expired, why, nil)
-		c.set(func() {
-			if c.epoch == lost {
-				c.epoch, c.lostErr = nil, why
-			}
-			c.cluster, c.highest = lost.session.Cluster()
-		})
-		c.sessionLost(why)
-		lost.close()
-		r.epoch = nil
-		if c.heal(ctx, r) != nil {
-			return
-		}
-		c.sessionRestored(r.epoch.session, time.Since(lostAt))
+// lockToStop aborts every start that is under way or waits, so that Stop need not wait for them.
+func (c *Coordinator) lockToStop(ctx context.Context) error {
+	c.mu.Lock()
+	c.stopping++
+	for abort := range c.starts {
+		(*abort)(ErrStopped)
 	}
-}
-
-const (
-	firstPause = 50 * time.Millisecond
-	longPause  = 2 * time.Second
-)
-
-// heal revokes the lost session's lease until etcd has confirmed it, and then opens a new epoch.
-// Registering over a lease that still lives would hide its end from everybody who waits behind
-// its tickets. It only returns an error when ctx has ended.
-func (c *Coordinator) heal(ctx context.Context, r *run) error {
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := c.tryHeal(ctx, r)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		c.cfg.Logger.Warn("no session yet", "replica", c.cfg.ReplicaID, "err", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-	}
-}
-
-func (c *Coordinator) tryHeal(ctx context.Context, r *run) error {
-	if r.unrevoked != nil {
-		request, cancel := backend.WithTimeout(ctx, c.cfg.RequestTimeout)
-		defer cancel()
-		if err := r.unrevoked.Revoke(request); err != nil {
-			return fmt.Errorf("revoke the lost lease: %w", err)
-		}
-		r.unrevoked = nil
-	}
-	e, err := c.openEpoch(ctx)
-	if err != nil {
-		return err
-	}
-	r.epoch, r.unrevoked = e, e.session
-	c.set(func() {
-		if c.run == r { // else Stop has begun, and takes it down
-			c.epoch = e
-		}
-	})
-	return nil
+	c.mu.Unlock()
+	err := c.lock(ctx)
+	c.mu.Lock()
+	c.stopping--
+	c.mu.Unlock()
+	return err
 }
 
 // lock takes the lifecycle token: starting and stopping exclude each other.
