@@ -3,6 +3,7 @@ package tickets
 import (
 	"context"
 	"errors"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -30,24 +31,41 @@ func (q *Queue) haunt(t *Ticket, mod int64, final bool) (ended bool) {
 	return false
 }
 
+// verdict is what one attempt to settle a ghost came to.
+type verdict uint8
+
+const (
+	undecided  verdict = iota // etcd could not be asked
+	needsSpace                // etcd is full, and the ghost may still come
+	settled                   // gone for good, or on its way out like any other ticket
+)
+
 // settleGhosts is the one settle job of this replica: two puts of the registration at a time would
 // only make each other's compare fail. One bump settles all ghosts of an outage.
+//
+// A ghost that needs space stays, and is no reason to leave those behind it in etcd, where they
+// may be in front of everybody.
 func (q *Queue) settleGhosts(ctx context.Context) (done bool) {
-	for {
+	for kept := 0; ; {
 		q.mu.Lock()
-		if q.ended || len(q.ghosts) == 0 {
-			q.settling = false
+		if q.ended || len(q.ghosts) == kept {
+			q.settling = !q.ended && kept > 0
+			done = !q.settling
 			q.mu.Unlock()
-			return true
+			return done
 		}
-		t := q.ghosts[0]
+		t := q.ghosts[kept]
 		q.mu.Unlock()
-		if !q.settle(ctx, t) {
-			return false
+		switch q.settle(ctx, t) {
+		case undecided:
+			return false // so are all others
+		case needsSpace:
+			kept++
+		case settled:
+			q.mu.Lock()
+			q.ghosts = slices.Delete(q.ghosts, kept, kept+1) // nobody else takes one out
+			q.mu.Unlock()
 		}
-		q.mu.Lock()
-		q.ghosts = q.ghosts[1:]
-		q.mu.Unlock()
 	}
 }
 
@@ -55,11 +73,11 @@ func (q *Queue) settleGhosts(ctx context.Context) (done bool) {
 //
 // The ghost's request compares the registration with t.mod. Once one answer says that its key is
 // absent and that the registration has moved on, it can never be applied.
-func (q *Queue) settle(ctx context.Context, t *Ticket) (done bool) {
+func (q *Queue) settle(ctx context.Context, t *Ticket) verdict {
 	request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
 	defer cancel()
 	if t.final {
-		return q.readGhost(request, t, true)
+		return q.readGhost(request, t)
 	}
 	registration, _ := q.cfg.Session.Registration()
 	own := q.keyOf(t)
@@ -73,19 +91,19 @@ func (q *Queue) settle(ctx context.Context, t *Ticket) (done bool) {
 	case backend.None:
 	case backend.LeaseGone:
 		q.cfg.Session.Lose(err)
-		return true
+		return settled
 	case backend.NoSpace:
-		return q.readGhost(request, t, false)
+		return q.readGhost(request, t)
 	default:
 		// Repeating is safe: a late copy of this very bump settles the ghost as well.
 		q.cfg.Logger.Debug("settle failed", "key", t.key, "err", err)
-		return false
+		return undecided
 	}
 	q.cfg.Session.Saw(answer.Header.Revision)
 	if answer.Succeeded {
 		q.cfg.Session.Bumped(answer.Header.Revision)
 		q.forget(t)
-		return true
+		return settled
 	}
 	found := answer.Responses[0].GetResponseRange().Kvs
 	seen := answer.Responses[1].GetResponseRange().Kvs
@@ -98,24 +116,24 @@ func (q *Queue) settle(ctx context.Context, t *Ticket) (done bool) {
 		q.cfg.Session.Bumped(seen[0].ModRevision)
 		q.forget(t)
 	}
-	return true
+	return settled
 }
 
 // readGhost looks for the ghost without a put, because etcd is full. Absent is good enough only if
 // its request cannot be applied any more; else the slot stays in use until there is space for a bump.
-func (q *Queue) readGhost(ctx context.Context, t *Ticket, final bool) (done bool) {
+func (q *Queue) readGhost(ctx context.Context, t *Ticket) verdict {
 	answer, err := q.cfg.Client.Get(ctx, q.keyOf(t), clientv3.WithKeysOnly())
 	switch {
 	case err != nil:
-		return false
+		return undecided
 	case len(answer.Kvs) > 0:
 		q.exorcise(t, answer.Kvs[0].CreateRevision)
-		return true
-	case final:
+	case t.final:
 		q.forget(t)
-		return true
+	default:
+		return needsSpace
 	}
-	return false
+	return settled
 }
 
 // exorcise makes a ghost that was found leave like any other ticket.

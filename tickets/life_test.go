@@ -1,0 +1,343 @@
+package tickets_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/andresayac/botmesh-etcd/fencing"
+	"github.com/andresayac/botmesh-etcd/integration/testetcd"
+	"github.com/andresayac/botmesh-etcd/internal/keys"
+	"github.com/andresayac/botmesh-etcd/tickets"
+)
+
+// misfortune is one way in which a request can go wrong, and when it arrives if it does so late.
+type misfortune struct {
+	name  string
+	fault fault
+	after int // requests later, see tap; 0: at the end of the life
+	kinds map[string]bool
+}
+
+func kinds(names ...string) map[string]bool {
+	set := make(map[string]bool)
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+var (
+	reads  = kinds("look", "peers", "guess", "ghost")
+	writes = kinds("session lease", "history lease", "register", "reserve", "grant", "leave", "settle", "nudge", "mark", "revoke")
+	// A full etcd refuses puts and leases. It answers reads, deletes and revokes.
+	puts = kinds("session lease", "history lease", "register", "reserve", "grant", "leave", "settle", "nudge", "mark")
+	// What fails when a lease that it names is gone.
+	leased = kinds("reserve", "grant", "leave", "nudge")
+)
+
+var misfortunes = []misfortune{
+	{"it fails", drop, 0, reads},
+	{"its answer is lost", lose, 0, writes},
+	{"it is dropped", drop, 0, writes},
+	{"it arrives one request late", keep, 1, writes},
+	{"it arrives three requests late", keep, 3, writes},
+	{"it arrives at the very end", keep, 0, writes},
+	{"etcd is full and applies it", fullApplied, 0, puts},
+	{"etcd is full", full, 0, puts},
+	{"a lease is gone", leaseless, 0, leased},
+}
+
+// before says what has gone wrong already when the misfortune happens, so that the clean-up runs,
+// and which requests of the clean-up it happens to.
+var before = []struct {
+	what    string
+	prepare func(a *tap)
+	kinds   map[string]bool
+}{
+	{"no guess at the next in line", func(a *tap) { a.every("guess", drop) }, kinds("nudge")},
+	{"the first Reserve was applied, its answer lost", func(a *tap) { a.first("reserve", lose) }, kinds("settle", "leave")},
+	{"the first Reserve comes late", func(a *tap) { a.first("reserve", keep) }, kinds("settle")},
+	{"the first Reserve got no space, and was applied", func(a *tap) { a.first("reserve", fullApplied) }, kinds("ghost", "leave")},
+	{"a history lease is gone", func(a *tap) { a.first("reserve", leaseless) }, kinds("reserve")},
+	{"the first Grant was applied, its answer lost", func(a *tap) { a.first("grant", lose) }, kinds("grant")},
+}
+
+// TestWhateverHappensToAnyOneRequestEveryPromiseIsKept lives one whole life of a replica beside two
+// others again and again, and each time something else happens to another one of its requests.
+func TestWhateverHappensToAnyOneRequestEveryPromiseIsKept(t *testing.T) {
+	t.Parallel()
+	client := testetcd.Shared(t).Client(t)
+	quiet := newLife(t, client, func(*tap) {})
+	require.NoError(t, quiet.live(within(t, time.Minute)))
+	quiet.knewEverybody(t)
+	lives := lives{t: t, client: client, hit: make(map[string]int)}
+	lives.group.SetLimit(16)
+	for _, m := range misfortunes {
+		for i, kind := range quiet.a.calls {
+			if m.kinds[kind] {
+				lives.live(fmt.Sprintf("request %d: %s", i+1, m.name), func(a *tap) {
+					a.after = m.after
+					seen := 0
+					a.on(func(c call) bool { seen++; return seen == i+1 }, 1, m.fault)
+				})
+			}
+		}
+		for _, b := range before {
+			for kind := range b.kinds {
+				if m.kinds[kind] {
+					lives.live(fmt.Sprintf("%s, then %s: %s", b.what, kind, m.name), func(a *tap) {
+						b.prepare(a)
+						a.after = m.after
+						a.on(isA(kind), 1, m.fault)
+					})
+				}
+			}
+		}
+	}
+	_ = lives.group.Wait()
+	t.Logf("hit: %v", lives.hit)
+	for kind := range writes {
+		require.NotZero(t, lives.hit[kind], "nothing ever happened to %q", kind)
+	}
+	for kind := range reads {
+		require.NotZero(t, lives.hit[kind], "nothing ever happened to %q", kind)
+	}
+}
+
+// lives are lived a few at a time.
+type lives struct {
+	t      *testing.T
+	client *clientv3.Client
+	group  errgroup.Group
+
+	mu  sync.Mutex
+	hit map[string]int // requests to which something happened
+}
+
+func (ls *lives) live(what string, prepare func(*tap)) {
+	l := newLife(ls.t, ls.client, prepare)
+	ls.group.Go(func() error {
+		if err := l.live(within(ls.t, time.Minute)); err != nil {
+			ls.t.Errorf("%s: %v\n%v", what, err, l.a.calls)
+		}
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		for _, r := range l.a.rules {
+			close(r.hit)
+			for kind := range r.hit {
+				ls.hit[kind]++
+			}
+		}
+		return nil
+	})
+}
+
+// life is one key's story: a (whose requests go wrong) and b take turns, a cancels, a stops, and c
+// comes when all is over.
+type life struct {
+	client *clientv3.Client
+	prefix string
+	a      *tap
+	judge  judge
+}
+
+func newLife(t *testing.T, client *clientv3.Client, prepare func(*tap)) *life {
+	l := &life{client: client, prefix: testetcd.Prefix(t), a: &tap{base: client}}
+	prepare(l.a)
+	return l
+}
+
+const key = "chat 1"
+
+func (l *life) live(ctx context.Context) error {
+	b, err := open(ctx, &tap{base: l.client}, l.prefix, "b")
+	if err != nil {
+		return err
+	}
+	c, err := open(ctx, &tap{base: l.client}, l.prefix, "c")
+	if err != nil {
+		return errors.Join(err, b.stop(ctx))
+	}
+	a, err := l.openA(ctx)
+	if err == nil {
+		err = errors.Join(l.turns(ctx, a, b), l.settles(ctx, a, c), a.stop(ctx))
+	}
+	err = errors.Join(err, l.turnOf(ctx, c, nil), b.stop(ctx), c.stop(ctx))
+	l.a.deliver(ctx)
+	return errors.Join(err, l.onlyRecordsRemain(ctx))
+}
+
+// openA starts a, and again if that fails, as a bot does.
+func (l *life) openA(ctx context.Context) (a *replica, err error) {
+	for range 4 {
+		if a, err = open(ctx, l.a, l.prefix, "a"); err == nil {
+			return a, nil
+		}
+	}
+	return nil, err
+}
+
+// turns: a, b, a, b and a again are in line; the last one is cancelled.
+func (l *life) turns(ctx context.Context, a, b *replica) error {
+	inLine := make(chan struct{})
+	var group errgroup.Group
+	var last *tickets.Ticket
+	var before fencing.Token
+	for i, r := range []*replica{a, b, a, b, a} {
+		ticket, err := l.reserve(ctx, r)
+		if err != nil {
+			close(inLine)
+			return errors.Join(err, group.Wait())
+		}
+		if ticket == nil {
+			continue // a has lost its session
+		}
+		if ticket.Fence() <= before {
+			return fmt.Errorf("fence %d was reserved after %d", ticket.Fence(), before)
+		}
+		before = ticket.Fence()
+		if i == 4 {
+			last = ticket
+			continue
+		}
+		group.Go(func() error { return l.use(ctx, r, ticket, inLine) })
+	}
+	var err error
+	if last != nil {
+		err = l.allowed(a, last.Cancel(ctx))
+	}
+	close(inLine)
+	return errors.Join(err, group.Wait())
+}
+
+// reserve tries again after an error, as a platform that redelivers does. A nil ticket: the session
+// is over.
+func (l *life) reserve(ctx context.Context, r *replica) (*tickets.Ticket, error) {
+	for range 5 {
+		ticket, err := r.Reserve(ctx, key)
+		switch {
+		case err == nil:
+			return ticket, nil
+		case r.tap != l.a:
+			return nil, fmt.Errorf("a healthy replica cannot reserve: %w", err)
+		case errors.Is(err, tickets.ErrEpochEnded):
+			return nil, nil
+		}
+		if err := l.allowed(r, err); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("no place after five tries")
+}
+
+// use is what a handler does with a ticket.
+func (l *life) use(ctx context.Context, r *replica, ticket *tickets.Ticket, inLine <-chan struct{}) error {
+	turn, err := ticket.Acquire(ctx)
+	if err != nil {
+		return l.allowed(r, err)
+	}
+	if err := l.judge.enter(r, turn); err != nil {
+		return err
+	}
+	if err := await(ctx, inLine); err != nil {
+		return err
+	}
+	l.judge.exit(turn)
+	return l.allowed(r, turn.Release(ctx))
+}
+
+// allowed lets those errors pass that a's misfortune may cause: typed ones.
+func (l *life) allowed(r *replica, err error) error {
+	var u *fencing.CoordinationUnavailableError
+	var gone *fencing.LeaseLostError
+	switch {
+	case err == nil:
+		return nil
+	case r.tap != l.a:
+		return fmt.Errorf("an error at a healthy replica: %w", err)
+	case errors.As(err, &u), errors.As(err, &gone) && r.session.Err() != nil:
+		return nil
+	}
+	return fmt.Errorf("an error without a type: %w", err)
+}
+
+// settles: soon, and again after whatever was late has arrived, nothing of a is left and a third
+// replica gets its turn.
+func (l *life) settles(ctx context.Context, a, c *replica) error {
+	for range 2 {
+		if err := l.turnOf(ctx, c, a); err != nil {
+			return err
+		}
+		if err := l.nothingLeft(ctx, a); err != nil {
+			return err
+		}
+		l.a.deliver(ctx)
+	}
+	return nil
+}
+
+// soonEnough is how long a third replica may have to wait because of one lost request: for two
+// audits, on a busy machine.
+const soonEnough = 10 * time.Second
+
+func (l *life) turnOf(ctx context.Context, c, crashed *replica) error {
+	ctx, cancel := context.WithTimeout(ctx, soonEnough)
+	defer cancel()
+	ticket, err := c.Reserve(ctx, key)
+	if err != nil {
+		return fmt.Errorf("the third replica cannot reserve: %w", err)
+	}
+	turn, err := ticket.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("the third replica gets no turn: %w", err)
+	}
+	if err := l.judge.enter(c, turn); err != nil {
+		return err
+	}
+	l.judge.exit(turn)
+	return turn.Release(ctx)
+}
+
+func (l *life) nothingLeft(ctx context.Context, a *replica) error {
+	if a.session.Err() != nil {
+		if err := a.stop(ctx); err != nil { // as healing does: the lease takes along what was left
+			return err
+		}
+	}
+	for {
+		answer, err := l.client.Get(ctx, keys.New(l.prefix).Tickets(key), clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		if len(answer.Kvs) == 0 && a.Counts() == (tickets.Counts{}) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("left in etcd: %v, and here: %+v", answer.Kvs, a.Counts())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// onlyRecordsRemain: when all replicas have stopped, the record of who was last is all that is left.
+func (l *life) onlyRecordsRemain(ctx context.Context) error {
+	answer, err := l.client.Get(ctx, l.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range answer.Kvs {
+		if string(kv.Key) != keys.New(l.prefix).Holder(key) {
+			err = errors.Join(err, fmt.Errorf("%s is left in etcd", kv.Key))
+		}
+	}
+	return err
+}
