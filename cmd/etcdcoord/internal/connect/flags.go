@@ -93,7 +93,8 @@ func (o *Options) Check() error {
 		// The client would not complain, and ask as nobody.
 		return fmt.Errorf("--user %s needs a password: --password, or --user name:password", o.User)
 	}
-	return nil
+	_, err := o.tls() // the files must be there
+	return err
 }
 
 // NeedsPassword: a user is given and no password.
