@@ -37,16 +37,19 @@ func (c *Coordinator) supervise(ctx context.Context, r *run) {
 	}
 }
 
+// Each attempt may ask for a lease. An etcd that refuses them must not be asked, by a fleet that
+// lost its sessions together, more than once in a while; and a pause is only made after an answer
+// that was no good, for an etcd that cannot be reached does not answer.
 const (
-	firstPause = 50 * time.Millisecond
-	longPause  = 2 * time.Second
+	healPause     = 500 * time.Millisecond
+	longHealPause = 2 * time.Second
 )
 
 // heal revokes the lost session's lease until etcd has confirmed it, and then opens a new epoch.
 // Registering over a lease that still lives would hide its end from everybody who waits behind
 // its tickets. It only returns an error when ctx has ended.
 func (c *Coordinator) heal(ctx context.Context, r *run) error {
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
+	for pause := healPause; ; pause = min(2*pause, longHealPause) {
 		err := c.tryHeal(ctx, r)
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -55,7 +58,7 @@ func (c *Coordinator) heal(ctx context.Context, r *run) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
+		case <-time.After(pause + rand.N(pause/4)):
 		}
 	}
 }

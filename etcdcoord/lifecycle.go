@@ -218,7 +218,7 @@ func (c *Coordinator) leave(ctx context.Context, s *session.Session) error {
 
 // revoke tries until etcd confirms, says no, or ctx ends.
 func (c *Coordinator) revoke(ctx context.Context, s *session.Session) error {
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		request, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 		err := s.Revoke(request)
 		cancel()
