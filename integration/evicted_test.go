@@ -24,13 +24,6 @@ func (b *bot) delete(key string) {
 	require.EqualValues(b.t, 1, answer.Deleted, key)
 }
 
-// revokeSession revokes the lease of a replica's session by hand.
-func (b *bot) revokeSession(c *etcdcoord.Coordinator) {
-	b.t.Helper()
-	_, err := b.plain.Revoke(soon(b.t), clientv3.LeaseID(c.Stats().LeaseID))
-	require.NoError(b.t, err)
-}
-
 // F7
 func TestTicketDeletedByHandEvictsItsHolderAndTheNextProceeds(t *testing.T) {
 	t.Parallel()
@@ -129,7 +122,7 @@ func TestLeaseThatVanishesWhileRenewalsSeemFineIsNoticed(t *testing.T) {
 	leadership, err := a.Lead(soon(t), "cron")
 	require.NoError(t, err)
 	began := time.Now()
-	b.revokeSession(a)
+	b.revoke(a)
 	lost(t, cause(t, turn.Context()), etcdcoord.Expired)
 	lost(t, cause(t, leadership.Context()), etcdcoord.Expired)
 	within(t, began, noticed, "the loss")
@@ -145,7 +138,7 @@ func TestRevokedLeaseIsNoticedByAnIdleReplicaWithinARenewPeriod(t *testing.T) {
 	gone, restored := collect[etcdcoord.SessionLost](t, a), collect[etcdcoord.SessionRestored](t, a)
 	before := a.Stats().LeaseID
 	began := time.Now()
-	b.revokeSession(a)
+	b.revoke(a)
 	require.Error(t, got(t, gone).Err)
 	within(t, began, 500*time.Millisecond, "the loss")
 	require.False(t, got(t, restored).ClusterChanged)
@@ -180,7 +173,7 @@ func TestReserveOnARevokedLeaseSucceedsInANewEpoch(t *testing.T) {
 	a := b.replicaOn(client, "a", ttl(30*time.Second))
 	restored := collect[etcdcoord.SessionRestored](t, a)
 	before := grants.asked.Load()
-	b.revokeSession(a)
+	b.revoke(a)
 	turn := take(t, a, "chat")
 	require.NoError(t, turn.AssertHeld())
 	got(t, restored)
@@ -201,7 +194,7 @@ func TestHealingAgainstRefusedGrantsIsPatient(t *testing.T) {
 	release(t, take(t, a, "chat"))
 	before := grants.asked.Load()
 	grants.refuses.Store(true)
-	b.revokeSession(a)
+	b.revoke(a)
 	got(t, gone)
 	began := time.Now()
 	reserved := make(chan error, 1)
