@@ -189,7 +189,9 @@ func (q *Queue) lookBehind(ctx context.Context, t *Ticket) next {
 	}
 	kv := answer.Kvs[0]
 	key, lease, slot, ok := q.cfg.Schema.ParseTicket(string(kv.Key))
-	if !ok || lease == q.lease || kv.Lease == 0 { // ours is woken in memory, a strange one not at all
+	// Ours is woken in memory, a strange one not at all. One that hangs on another lease than its
+	// name says may outlive the lease of its inbox, and then the nudge would fail the whole leaving.
+	if !ok || lease == q.lease || kv.Lease != lease {
 		return next{}
 	}
 	put := clientv3.OpTxn(

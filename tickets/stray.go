@@ -32,6 +32,13 @@ func (q *Queue) removeStray(kv *mvccpb.KeyValue) {
 	})
 }
 
+// removeStrayNudge is removeStray for what was found in our inbox, if it is no nudge.
+func (q *Queue) removeStrayNudge(kv *mvccpb.KeyValue) {
+	if _, _, ok := q.cfg.Schema.ParseNudge(string(kv.Key), q.lease); !ok || kv.Lease == 0 {
+		q.removeStray(kv)
+	}
+}
+
 // warnStrange logs once per key: a foreign value may be read again with every turn.
 func (q *Queue) warnStrange(key, what string) {
 	if _, again := q.warnOnce.LoadOrStore(key, true); !again {

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/andresayac/botmesh-etcd/internal/backend"
 	"github.com/andresayac/botmesh-etcd/internal/watch"
 )
 
@@ -48,25 +49,37 @@ func (q *Queue) readInbox() {
 	watch.Follow(q.life, q.cfg.Client, inbox, q.cfg.RequestTimeout, watch.Follower{
 		Opened: func(context.Context) error {
 			q.readied.Do(func() { close(q.ready) })
-			q.TriggerAll() // covers every nudge that is in the inbox now, so it need not be read
+			q.TriggerAll() // covers every nudge that is in the inbox now
+			q.cfg.Janitor.Go(q.sweepInbox)
 			return nil
 		},
 		Event: func(event *clientv3.Event) {
 			if event.Type != clientv3.EventTypePut {
 				return
 			}
-			key, _, ok := q.cfg.Schema.ParseNudge(string(event.Kv.Key), q.lease)
-			if ok {
+			if key, _, ok := q.cfg.Schema.ParseNudge(string(event.Kv.Key), q.lease); ok {
 				q.trigger(key)
 			}
-			if !ok || event.Kv.Lease == 0 {
-				q.removeStray(event.Kv)
-			}
+			q.removeStrayNudge(event.Kv)
 		},
 		Broken: func(err error) {
 			q.cfg.Logger.Debug("inbox watch broke, it is opened again", "replica", q.cfg.ReplicaID, "err", err)
 		},
 	})
+}
+
+// sweepInbox looks for what nobody of ours wrote while no watch was open.
+func (q *Queue) sweepInbox(ctx context.Context) (done bool) {
+	request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
+	defer cancel()
+	answer, err := q.cfg.Client.Get(request, q.cfg.Schema.Inbox(q.lease), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return false
+	}
+	for _, kv := range answer.Kvs {
+		q.removeStrayNudge(kv)
+	}
+	return true
 }
 
 // auditEvery is how long a lost trigger, or a ticket deleted by hand, stays unnoticed.
