@@ -255,23 +255,26 @@ func TestFencesRiseWhateverHappensInBetween(t *testing.T) {
 		fence = turn.Fence()
 		release(t, turn)
 	}
-	compact := func() {
-		_, err := b.plain.Compact(soon(t), revision(t, b.plain), clientv3.WithCompactPhysical())
-		require.NoError(t, err)
-	}
 	turn(a, "nothing")
 	turn(a, "a release")
 	turn(c, "another replica")
-	compact()
+	b.compact()
 	turn(c, "a compaction")
 	require.NoError(t, c.Stop(soon(t)))
 	turn(a, "a stop")
 	b.noHolder("chat")
-	compact()
+	b.compact()
 	turn(a, "idle time and a compaction: nothing in etcd remembers the key")
 	require.NoError(t, b.etcd.Member(0).Restart())
 	require.NoError(t, c.Start(soon(t)))
 	turn(c, "a restart of etcd")
+}
+
+// compact forgets everything but the present. Not on the shared etcd.
+func (b *bot) compact() {
+	b.t.Helper()
+	_, err := b.plain.Compact(soon(b.t), revision(b.t, b.plain), clientv3.WithCompactPhysical())
+	require.NoError(b.t, err)
 }
 
 // noHolder waits until the record of who held key last has run out.
