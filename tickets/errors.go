@@ -25,11 +25,13 @@ var (
 // time. last is the error of the last attempt, if there was one.
 func unconfirmed(ctx context.Context, op, key string, last error) error {
 	u := &fencing.CoordinationUnavailableError{Op: op, Key: key, Reason: fencing.Timeout}
-	switch backend.Classify(last) {
-	case backend.Denied:
+	switch kind := backend.Classify(last); {
+	case kind == backend.Denied:
 		u.Reason = fencing.Denied
-	case backend.NoSpace:
+	case kind == backend.NoSpace:
 		u.Reason = fencing.NoSpace
+	case ctx.Err() == nil:
+		u.Reason = fencing.Backend // there was time yet: the epoch has ended
 	}
 	u.Err = errors.Join(context.Cause(ctx), last, errors.New("not confirmed; it goes on in the background"))
 	return u

@@ -35,7 +35,7 @@ func kinds(names ...string) map[string]bool {
 }
 
 var (
-	reads  = kinds("look", "peers", "guess", "ghost")
+	reads  = kinds("look", "peers", "inbox", "guess", "ghost")
 	writes = kinds("session lease", "history lease", "register", "reserve", "grant", "leave", "settle", "nudge", "mark", "revoke")
 	// A full etcd refuses puts and leases. It answers reads, deletes and revokes.
 	puts = kinds("session lease", "history lease", "register", "reserve", "grant", "leave", "settle", "nudge", "mark")

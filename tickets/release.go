@@ -20,8 +20,9 @@ func (t *Turn) Release(ctx context.Context) error {
 	if t.ticket.state == holding {
 		// The context ends first: the work must stop before the key can be somebody else's.
 		t.hold.End(ErrReleased)
+		held := time.Since(t.since) // giving back is not holding, and may take long
 		q.leaveHeldLocked(t)
-		defer func() { q.cfg.Events.TurnReleased(t.Key(), t.Fence(), time.Since(t.since)) }()
+		defer func() { q.cfg.Events.TurnReleased(t.Key(), t.Fence(), held) }()
 	}
 	return q.awaitGone(ctx, t.ticket, "release")
 }

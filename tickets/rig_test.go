@@ -45,7 +45,8 @@ type replica struct {
 	history *tickets.History
 
 	mu    sync.Mutex
-	told  []string // "granted key fence", "lost key fence reason", …
+	told  []string      // "granted key fence", "lost key fence reason", …
+	held  time.Duration // by the last turn that was released
 	quit  context.CancelFunc
 	wg    sync.WaitGroup
 	ended sync.Once
@@ -138,6 +139,9 @@ func (r *replica) events() tickets.Events {
 		TurnGranted: func(key string, fence fencing.Token, _ time.Duration) { r.tell("granted %s %d", key, fence) },
 		TurnReleased: func(key string, fence fencing.Token, held time.Duration) {
 			r.tell("released %s %d", key, fence)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.held = held
 		},
 		TurnLost: func(key string, fence fencing.Token, err error) {
 			var lost *fencing.LeaseLostError
@@ -162,6 +166,15 @@ func (r *replica) heard() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string{}, r.told...)
+}
+
+// heldFor is how long the last released turn was held.
+func (r *replica) heldFor(t *testing.T) time.Duration {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.NotZero(t, r.held)
+	return r.held
 }
 
 // stop ends the replica in the order of the facade: what is held, then the lease, in several

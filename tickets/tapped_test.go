@@ -28,6 +28,8 @@ func (k tappedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 		kind = "skipped"
 	case strings.HasSuffix(key, "/replicas/"):
 		kind = "peers"
+	case strings.Contains(key, "/inbox/"):
+		kind = "inbox"
 	case strings.Contains(key, "/tickets/"):
 		kind = "ghost"
 	}
