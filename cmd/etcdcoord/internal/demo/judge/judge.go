@@ -142,9 +142,9 @@ func (t *trial) outcomes() {
 // before the freeze, or was read from the socket just after.
 func (t *trial) excused(acked []journal.Entry) bool {
 	for _, a := range acked {
-		f := t.faults[a.Replica]
+		f := t.faults[a.Replica] // every replica of an entry has one
 		frozen := func(z freeze) bool { return a.At < z.to && z.to-z.from >= t.c.TTL }
-		if f == nil || !f.killed && !slices.ContainsFunc(f.freezes, frozen) {
+		if !f.killed && !slices.ContainsFunc(f.freezes, frozen) {
 			return false
 		}
 	}

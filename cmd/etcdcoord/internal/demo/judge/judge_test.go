@@ -198,14 +198,26 @@ func TestAnAbandonedPostThatTheLedgerCaughtIsFine(t *testing.T) {
 
 func TestAnEarlierUpdateHandledLaterIsOutOfOrder(t *testing.T) {
 	t.Parallel()
-	v := newStory().sent("a", 5, 3, 9).ack("r1", "a", 5, 3, 9). // the order of sending counts, not that of ids
-									handle("r1", "a", 5, 10).handle("r1", "a", 9, 11).handle("r1", "a", 3, 12).judge()
+	sent := func() *story { return newStory().sent("a", 5, 3, 9).ack("r1", "a", 5, 3, 9) }
+	// The order of sending counts, not that of ids.
+	v := sent().handle("r1", "a", 5, 10).handle("r1", "a", 3, 11).handle("r1", "a", 9, 12).judge()
+	requireOnly(t, v, 0, 0, 0, 0, 0)
+	v = sent().handle("r1", "a", 5, 10).handle("r1", "a", 9, 11).handle("r1", "a", 3, 12).judge()
 	requireOnly(t, v, 0, 0, 1, 0, 0)
 	require.Contains(t, v.Findings[0], "update 3 was handled after update 9")
 	// Chats are independent, and what has no chat has no order.
 	v = newStory().sent("a", 1).sent("b", 2).sent("", 3, 4).ack("r1", "a", 1).ack("r1", "b", 2).ack("r1", "", 3, 4).
 		handle("r1", "", 4, 0).handle("r1", "b", 2, 10).handle("r1", "a", 1, 11).handle("r1", "", 3, 0).judge()
 	requireOnly(t, v, 0, 0, 0, 0, 0)
+}
+
+func TestBothTheBeginsAndTheWritesMustBeInOrder(t *testing.T) {
+	t.Parallel()
+	two := func() *story { return newStory().sent("a", 1, 2).ack("r1", "a", 1).ack("r2", "a", 2) }
+	v := two().begin("r2", "a", 2, 10).begin("r1", "a", 1, 10).wrote("r1", "a", 1, 10).wrote("r2", "a", 2, 10).judge()
+	requireOnly(t, v, 0, 0, 1, 1, 0)
+	v = two().begin("r1", "a", 1, 10).begin("r2", "a", 2, 10).wrote("r2", "a", 2, 10).wrote("r1", "a", 1, 10).judge()
+	requireOnly(t, v, 0, 0, 1, 1, 0)
 }
 
 func TestASkippedUpdateLeavesNoHoleInTheOrder(t *testing.T) {

@@ -42,6 +42,7 @@ type stagedTurn struct {
 	fence int64
 	ctx   context.Context
 	lose  context.CancelCauseFunc
+	held  error // what AssertHeld says while the context has not ended
 }
 
 func (s *staged) Reserve(ctx context.Context, _ string) (ticket, error) {
@@ -77,7 +78,12 @@ func (t *stagedTurn) Cancel(context.Context) error {
 
 func (t *stagedTurn) Fence() fencing.Token     { return fencing.Token(t.fence) }
 func (t *stagedTurn) Context() context.Context { return t.ctx }
-func (t *stagedTurn) AssertHeld() error        { return context.Cause(t.ctx) }
+func (t *stagedTurn) AssertHeld() error {
+	if t.held != nil {
+		return t.held
+	}
+	return context.Cause(t.ctx)
+}
 func (t *stagedTurn) Release(context.Context) error {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -202,15 +208,20 @@ func TestATicketThatWasPassedOverIsGivenUpAndNotQueuedAgain(t *testing.T) {
 
 func TestALostTurnEndsTheHandlerBeforeItsWrite(t *testing.T) {
 	t.Parallel()
-	coord := &staged{acquire: func(t *stagedTurn) error {
-		t.lose(errors.New("lost"))
-		return nil
-	}}
-	r := newRig(t, coord, nil)
-	require.Equal(t, http.StatusOK, r.post(t, inChat, soon()))
-	require.NotContains(t, r.kinds(), journal.Wrote)
-	require.Contains(t, r.kinds(), journal.GaveUp)
-	require.Equal(t, []int64{1}, coord.released)
+	for _, lose := range []func(*stagedTurn){
+		func(t *stagedTurn) { t.lose(errors.New("lost")) },
+		func(t *stagedTurn) { t.held = errors.New("lost, and the context does not know yet") },
+	} {
+		coord := &staged{acquire: func(t *stagedTurn) error {
+			lose(t)
+			return nil
+		}}
+		r := newRig(t, coord, nil)
+		require.Equal(t, http.StatusOK, r.post(t, inChat, soon()))
+		require.NotContains(t, r.kinds(), journal.Wrote)
+		require.Contains(t, r.kinds(), journal.GaveUp)
+		require.Equal(t, []int64{1}, coord.released)
+	}
 }
 
 func TestAWriteUnderWayIsNotTakenBackButRefused(t *testing.T) {
