@@ -29,7 +29,7 @@ type epoch struct {
 const jobs = 256
 
 // openEpoch makes a session and what lives in it. After an error nothing of it is left.
-func (c *Coordinator) openEpoch(ctx context.Context) (*epoch, error) {
+func (c *Coordinator) openEpoch(ctx context.Context, known *peers.Known) (*epoch, error) {
 	s, err := session.Open(ctx, session.Config{
 		Client: c.client, Schema: c.schema, ReplicaID: c.cfg.ReplicaID, Incarnation: c.incarnation, Started: c.born,
 		TTL: c.cfg.SessionTTL, RenewEvery: c.cfg.RenewEvery, Margin: c.cfg.SafetyMargin,
@@ -49,7 +49,7 @@ func (c *Coordinator) openEpoch(ctx context.Context) (*epoch, error) {
 		RequestTimeout: c.cfg.RequestTimeout, Logger: c.cfg.Logger,
 		Gained: c.leadershipGained, Lost: c.leadershipLost,
 	})
-	if err := e.start(ctx, c); err != nil {
+	if err := e.start(ctx, c, known); err != nil {
 		e.session.End(err)
 		e.end(fencing.Stopped, err, nil)
 		e.close()
@@ -66,7 +66,7 @@ func (c *Coordinator) openEpoch(ctx context.Context) (*epoch, error) {
 const abandonLimit = 2 * time.Second
 
 // start opens the two watches and waits until both are open: from then on no trigger is missed.
-func (e *epoch) start(ctx context.Context, c *Coordinator) error {
+func (e *epoch) start(ctx context.Context, c *Coordinator, known *peers.Known) error {
 	life, quit := context.WithCancel(context.Background())
 	e.quit = quit
 	built := make(chan struct{})
@@ -75,6 +75,7 @@ func (e *epoch) start(ctx context.Context, c *Coordinator) error {
 		peers.Follow(life, peers.Config{
 			Client: c.client, Schema: c.schema, ReplicaID: c.cfg.ReplicaID,
 			RequestTimeout: c.cfg.RequestTimeout, Logger: c.cfg.Logger,
+			Known: known,
 			Rebuilt: func() {
 				once.Do(func() { close(built) })
 				e.queue.TriggerAll()

@@ -72,7 +72,7 @@ func (c *Coordinator) tryHeal(ctx context.Context, r *run) error {
 		}
 		r.unrevoked = nil
 	}
-	e, err := c.openEpoch(ctx)
+	e, err := c.openEpoch(ctx, r.peers)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/andresayac/botmesh-etcd/fencing"
 	"github.com/andresayac/botmesh-etcd/internal/backend"
+	"github.com/andresayac/botmesh-etcd/internal/peers"
 	"github.com/andresayac/botmesh-etcd/internal/session"
 )
 
@@ -16,6 +17,7 @@ type run struct {
 	quit context.CancelFunc
 	done chan struct{} // closed when the supervisor has ended
 
+	peers     *peers.Known     // who is there, from one epoch to the next
 	epoch     *epoch           // not closed yet; nil while healing
 	unrevoked *session.Session // etcd has not confirmed that its lease is gone
 }
@@ -46,12 +48,13 @@ func (c *Coordinator) Start(ctx context.Context) error {
 		_, err := c.current(ctx, "start", c.cfg.ReplicaID)
 		return err
 	}
-	e, err := c.openEpoch(ctx)
+	known := &peers.Known{}
+	e, err := c.openEpoch(ctx, known)
 	if err != nil {
 		return c.startError(ctx, err)
 	}
 	supervised, quit := context.WithCancel(context.Background())
-	r := &run{quit: quit, done: make(chan struct{}), epoch: e, unrevoked: e.session}
+	r := &run{quit: quit, done: make(chan struct{}), peers: known, epoch: e, unrevoked: e.session}
 	c.set(func() { c.state, c.epoch, c.run, c.lostErr = isRunning, e, r, nil })
 	c.cfg.Logger.Info("started", "replica", c.cfg.ReplicaID, "ttl", e.session.TTL())
 	go func() {

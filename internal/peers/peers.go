@@ -24,7 +24,12 @@ type Peer struct {
 	created  int64 // revision of its registration: another one is another session
 }
 
-// Config of Follow. All fields are required. The functions are called from one goroutine.
+// Known is who was there when somebody last looked. The zero value knows nothing.
+type Known struct {
+	peers map[string]Peer // by replica id; nil before the first opening
+}
+
+// Config of Follow. All fields but Known are required. The functions are called from one goroutine.
 type Config struct {
 	Client         *clientv3.Client
 	Schema         keys.Schema
@@ -32,9 +37,12 @@ type Config struct {
 	RequestTimeout time.Duration
 	Logger         *slog.Logger
 
+	// Known: what an earlier Follow, which has returned, found out. What has changed since is told.
+	Known *Known
+
 	// Rebuilt: the watch was opened, again or for the first time. Anything may have happened before.
 	Rebuilt func()
-	// Joined: a peer registered after the first Rebuilt.
+	// Joined: a peer registered after the first Rebuilt of all that share Known.
 	Joined func(Peer)
 	// Left: its registration vanished in revision. crashed is a hint: it did not say that it was stopping.
 	Left func(p Peer, revision int64, crashed bool)
@@ -42,7 +50,10 @@ type Config struct {
 
 // Follow tells about peers until ctx ends.
 func Follow(ctx context.Context, cfg Config) {
-	f := &follower{cfg: cfg}
+	f := &follower{cfg: cfg, Known: cfg.Known}
+	if f.Known == nil {
+		f.Known = &Known{}
+	}
 	watch.Follow(ctx, cfg.Client, cfg.Schema.Replicas(), cfg.RequestTimeout, watch.Follower{
 		Opened: f.opened,
 		Event:  f.event,
@@ -53,9 +64,9 @@ func Follow(ctx context.Context, cfg Config) {
 }
 
 type follower struct {
-	cfg   Config
-	peers map[string]Peer // by replica id; nil before the first opening
-	upTo  int64           // what the last read saw; the watch tells some of it once more
+	*Known
+	cfg  Config
+	upTo int64 // what the last read saw; the watch tells some of it once more
 }
 
 // opened reads who is there, and tells what changed while no watch was open.

@@ -77,6 +77,9 @@ func (s *Session) renew(ctx context.Context) backend.Kind {
 	}
 	s.cfg.Renewed(now-sent, err)
 	kind := backend.Classify(err)
+	if err == nil {
+		s.Saw(answer.ResponseHeader.GetRevision()) // all that an idle replica sees of what others write
+	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
