@@ -69,8 +69,13 @@ func (cfg Config) complete() (Config, error) {
 			return cfg, &ConfigError{d.field, fmt.Errorf("%v is negative", d.value)}
 		}
 	}
-	if cfg.SessionTTL > maxTTL {
-		return cfg, &ConfigError{"SessionTTL", fmt.Errorf("%v is more than etcd allows (%v)", cfg.SessionTTL, maxTTL)}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"SessionTTL", cfg.SessionTTL}, {"HistoryTTL", cfg.HistoryTTL}} {
+		if d.value > maxTTL {
+			return cfg, &ConfigError{d.field, fmt.Errorf("%v is more than etcd allows (%v)", d.value, maxTTL)}
+		}
 	}
 	cfg = cfg.withDefaults()
 	if err := keys.Check("replica id", cfg.ReplicaID); err != nil {
@@ -110,8 +115,9 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// maxTTL is what etcd accepts for a lease, about 285 years; more than a Duration can hold is never asked.
-const maxTTL = 9_000_000_000 * time.Second
+// maxTTL is about 273 years: etcd accepts a lease of 9,000,000,000 seconds, and the leases of holder
+// records live a little longer than HistoryTTL.
+const maxTTL = 8_600_000_000 * time.Second
 
 // checkDurations looks at the durations together. Each error names both values.
 func (cfg Config) checkDurations() error {
