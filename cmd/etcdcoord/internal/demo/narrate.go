@@ -94,8 +94,8 @@ func (r *run) board() screen.Board {
 		v := p.View()
 		load := r.open.LoadOf(v.Incarnation)
 		row := screen.Row{
-			Name: v.Incarnation, State: string(v.State), Leader: v.Status.Leader && v.State == fleet.Running,
-			Held: v.Status.Held, Waiting: v.Status.Waiting, Handled: load.Handled, Last: r.narrator.lastOf(v.Incarnation),
+			Name: v.Incarnation, State: string(v.State), Leader: v.Leads && v.State == fleet.Running,
+			Held: load.Holding, Waiting: load.Open - load.Holding, Handled: load.Handled, Last: r.narrator.lastOf(v.Incarnation),
 		}
 		b.Rows = append(b.Rows, row)
 	}

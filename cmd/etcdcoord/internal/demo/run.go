@@ -27,8 +27,8 @@ const (
 	lastPart = 4 * time.Second
 	// faultless is how long a run without faults takes.
 	faultless = 15 * time.Second
-	// stopWithin bounds the end of the replicas.
-	stopWithin = 20 * time.Second
+	// stopWithin bounds the end of the replicas, beyond the TTL that a turn may have to wait for.
+	stopWithin = 15 * time.Second
 )
 
 // run is one demo.
@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) (_ *judge.Verdict, err error) {
 	began, err := r.play(ctx)
 	// The replicas finish what they acknowledged, so the store must go last. What comes after this
 	// is not in the journal, and nothing can come.
-	err = errors.Join(err, r.fleet.Close(stopWithin), r.fleet.Err(), r.server.Close())
+	err = errors.Join(err, r.fleet.Close(b.ttl+stopWithin), r.fleet.Err(), r.server.Close())
 	endView()
 	err = errors.Join(err, <-shown)
 	if !began {

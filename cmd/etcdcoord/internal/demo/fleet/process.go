@@ -27,13 +27,12 @@ type Process struct {
 	ready  chan struct{} // closed when it takes posts
 	exited chan struct{} // closed when it is gone
 
-	mu     sync.Mutex // guards the rest; also held while signalling, so that the states and the signals agree
-	url    string
-	state  State
-	status replica.Status
-	last   string // its last event
-	fatal  string
-	told   order // how it was told to end
+	mu    sync.Mutex // guards the rest; also held while signalling, so that the states and the signals agree
+	url   string
+	state State
+	leads bool
+	fatal string
+	told  order // how it was told to end
 }
 
 // State is a process's state as its parent sees it.
@@ -126,7 +125,7 @@ func (p *Process) listen(stdout io.Reader, tail *tail) {
 	err := p.cmd.Wait() // after the last read, as StdoutPipe wants it
 	_ = p.stdin.Close()
 	p.mu.Lock()
-	p.state, p.status = Dead, replica.Status{}
+	p.state, p.leads = Dead, false
 	if p.told == toldToStop && err == nil {
 		p.state = Stopped
 	}
@@ -158,10 +157,9 @@ func (p *Process) hear(m replica.Message) {
 		}
 		p.fleet.journal.Add(journal.Entry{Kind: journal.Ready, Replica: p.Incarnation})
 		close(p.ready)
-	case m.Status != nil:
-		p.status = *m.Status
+	case m.Leads != nil:
+		p.leads = *m.Leads
 	case m.Event != "":
-		p.last = m.Event
 		p.fleet.journal.Add(journal.Entry{Kind: journal.Says, Replica: p.Incarnation, Note: m.Event})
 	case m.Fatal != "":
 		p.fatal = m.Fatal
@@ -181,15 +179,14 @@ type View struct {
 	Name, Incarnation string
 	PID               int
 	State             State
-	Status            replica.Status
-	Last              string
+	Leads             bool
 }
 
 // View looks at the process.
 func (p *Process) View() View {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return View{p.Name, p.Incarnation, p.PID(), p.state, p.status, p.last}
+	return View{p.Name, p.Incarnation, p.PID(), p.state, p.leads}
 }
 
 // end makes sure that the process is gone within limit.

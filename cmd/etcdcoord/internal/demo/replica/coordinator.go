@@ -23,8 +23,6 @@ type turn interface {
 	Fence() fencing.Token
 	Context() context.Context
 	AssertHeld() error
-	PreviousHolder() (replica string, known bool)
-	Warm() bool
 	Release(ctx context.Context) error
 }
 

@@ -23,9 +23,9 @@ func (b *bot) cron(ctx context.Context) {
 			continue
 		}
 		b.talk.say(Message{Event: "leads " + CronName + " (fence " + lead.Fence().String() + ")"})
-		b.update(func(s *Status) { s.Leader = true })
+		b.talk.leads(true)
 		b.beat(ctx, lead)
-		b.update(func(s *Status) { s.Leader = false })
+		b.talk.leads(false)
 		if err := lead.Resign(ctx); err != nil {
 			b.log.Warn("resign", "err", err)
 		}

@@ -15,11 +15,14 @@ import (
 	"github.com/andresayac/botmesh-etcd/etcdcoord"
 )
 
-// startWithin bounds the start: a dead predecessor with our id must expire first.
+// startWithin bounds the start, beyond the TTL that a dead predecessor with our id has to expire.
 const startWithin = time.Minute
 
 // byEtcd is the coordinator that the demo is about.
-type byEtcd struct{ *etcdcoord.Coordinator }
+type byEtcd struct {
+	*etcdcoord.Coordinator
+	ttl time.Duration
+}
 
 // newEtcd makes it. event is told what is worth showing.
 func newEtcd(client *clientv3.Client, cfg Config, log *slog.Logger, event func(string)) (coordinator, error) {
@@ -38,11 +41,11 @@ func newEtcd(client *clientv3.Client, cfg Config, log *slog.Logger, event func(s
 	})
 	skipped := &skips{event: event}
 	etcdcoord.On(c, func(e etcdcoord.TicketSkipped) { skipped.add(e.Replica, e.Key) })
-	return byEtcd{c}, nil
+	return byEtcd{c, cfg.TTL}, nil
 }
 
 func (b byEtcd) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	ctx, cancel := context.WithTimeout(ctx, b.ttl+startWithin)
 	defer cancel()
 	return b.Coordinator.Start(ctx)
 }

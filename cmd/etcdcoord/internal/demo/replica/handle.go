@@ -15,17 +15,10 @@ import (
 func (b *bot) handle(p post, place ticket) {
 	ctx := context.Background()
 	t, err := place.Acquire(ctx)
-	b.update(func(s *Status) { s.Waiting-- })
 	if err != nil {
 		b.giveUp(p, 0, err)
 		return
 	}
-	b.update(func(s *Status) {
-		s.Held++
-		if t.Warm() {
-			s.Warm++
-		}
-	})
 	if err := b.inTurn(p, t); err != nil {
 		b.giveUp(p, t.Fence(), err)
 	}
@@ -34,7 +27,6 @@ func (b *bot) handle(p post, place ticket) {
 	if err := t.Release(ctx); err != nil {
 		b.log.Warn("release", "key", p.update.Chat, "fence", t.Fence(), "err", err)
 	}
-	b.update(func(s *Status) { s.Held-- })
 }
 
 // inTurn is the bot's work on one update: read, think, write.
@@ -55,11 +47,7 @@ func (b *bot) inTurn(p post, t turn) error {
 	}
 	// From here on the write is under way, whatever becomes of the turn; so not under its context.
 	call.Base = view.Version
-	if err := b.store.Write(context.Background(), call, append(view.Updates, p.update.ID)); err != nil {
-		return err
-	}
-	b.update(func(s *Status) { s.Handled++ })
-	return nil
+	return b.store.Write(context.Background(), call, append(view.Updates, p.update.ID))
 }
 
 // handleWithoutTurn is for updates that have no chat.
@@ -75,9 +63,7 @@ func (b *bot) handleWithoutTurn(p post) {
 	}
 	if err != nil {
 		b.giveUp(p, 0, err)
-		return
 	}
-	b.update(func(s *Status) { s.Handled++ })
 }
 
 func (b *bot) callFor(p post, fence fencing.Token) ledger.Call {

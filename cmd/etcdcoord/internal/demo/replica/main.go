@@ -19,7 +19,7 @@ import (
 	"github.com/andresayac/botmesh-etcd/cmd/etcdcoord/internal/demo/ledger"
 )
 
-// finishWithin bounds a graceful stop: a turn may have to wait for a dead replica's TTL.
+// finishWithin bounds a graceful stop, beyond the TTL of a dead replica that a turn may have to wait for.
 const finishWithin = 60 * time.Second
 
 // Main runs a replica until it is told to stop. stdin brings the Config and then stays open.
@@ -75,11 +75,10 @@ func (b *bot) run(ctx context.Context) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 
-	background, endBackground := context.WithCancel(context.Background())
-	var loops sync.WaitGroup
-	loops.Go(func() { b.reportStatus(background) })
-	campaign, endCampaign := context.WithCancel(background)
-	loops.Go(func() { b.cron(campaign) })
+	campaign, endCampaign := context.WithCancel(context.Background())
+	defer endCampaign()
+	var cron sync.WaitGroup
+	cron.Go(func() { b.cron(campaign) })
 	b.talk.say(Message{Ready: "http://" + listener.Addr().String() + "/webhook"})
 
 	select {
@@ -87,16 +86,15 @@ func (b *bot) run(ctx context.Context) (err error) {
 	case err = <-served:
 	}
 	// The order matters: no new posts, then no more leading, then what was acknowledged, then the session.
-	finish, cancel := context.WithTimeout(context.Background(), finishWithin)
+	finish, cancel := context.WithTimeout(context.Background(), b.cfg.TTL+finishWithin)
 	defer cancel()
 	if shut := server.Shutdown(finish); shut != nil && !errors.Is(shut, http.ErrServerClosed) {
 		err = errors.Join(err, shut)
 	}
 	endCampaign()
 	err = errors.Join(err, b.finishWork(finish))
-	endBackground()
 	err = errors.Join(err, b.coord.Stop(finish))
-	loops.Wait()
+	cron.Wait()
 	b.store.Close()
 	return err
 }

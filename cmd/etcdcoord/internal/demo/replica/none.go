@@ -21,10 +21,8 @@ func (none) Lead(ctx context.Context, _ string) (leadership, error) { return fre
 // freeTurn is what everybody gets from none, as a turn and as a leadership.
 type freeTurn struct{}
 
-func (freeTurn) Fence() fencing.Token           { return 0 }
-func (freeTurn) Context() context.Context       { return context.Background() }
-func (freeTurn) AssertHeld() error              { return nil }
-func (freeTurn) PreviousHolder() (string, bool) { return "", false }
-func (freeTurn) Warm() bool                     { return false }
-func (freeTurn) Release(context.Context) error  { return nil }
-func (freeTurn) Resign(context.Context) error   { return nil }
+func (freeTurn) Fence() fencing.Token          { return 0 }
+func (freeTurn) Context() context.Context      { return context.Background() }
+func (freeTurn) AssertHeld() error             { return nil }
+func (freeTurn) Release(context.Context) error { return nil }
+func (freeTurn) Resign(context.Context) error  { return nil }

@@ -55,7 +55,6 @@ func (b *bot) webhook(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, p, "its deadline passed while the place was being reserved")
 		return
 	}
-	b.update(func(s *Status) { s.Waiting++ })
 	b.work.Go(func() { b.handle(p, place) })
 }
 

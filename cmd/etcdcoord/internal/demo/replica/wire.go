@@ -34,22 +34,13 @@ type Config struct {
 	Verbose     bool            `json:"verbose"`
 }
 
-// Message is a line on a replica's standard output. One of the fields is set.
+// Message is a line on a replica's standard output. One of the fields is set. It is for the reader
+// of the table, and no judgement rests on it.
 type Message struct {
-	Ready  string  `json:"ready,omitempty"` // the webhook's URL: posts are taken from now on
-	Event  string  `json:"event,omitempty"` // something worth telling
-	Status *Status `json:"status,omitempty"`
-	Fatal  string  `json:"fatal,omitempty"` // why the process exits
-}
-
-// Status is what the table shows. It is the replica's own word, and no judgement rests on it.
-type Status struct {
-	Leader  bool   `json:"leader"`
-	Held    int    `json:"held"`
-	Waiting int    `json:"waiting"`
-	Handled int    `json:"handled"`
-	Warm    int    `json:"warm"` // turns whose previous one was also this process's
-	Session string `json:"session"`
+	Ready string `json:"ready,omitempty"` // the webhook's URL: posts are taken from now on
+	Event string `json:"event,omitempty"` // something worth telling
+	Leads *bool  `json:"leads,omitempty"` // it leads now, or it does not any more
+	Fatal string `json:"fatal,omitempty"` // why the process exits
 }
 
 // talk writes messages, one a line.
@@ -57,6 +48,8 @@ type talk struct {
 	mu  sync.Mutex // one line at a time
 	out io.Writer
 }
+
+func (t *talk) leads(now bool) { t.say(Message{Leads: &now}) }
 
 // say does not report errors: the parent has gone then, and the end of standard input tells it.
 func (t *talk) say(m Message) {

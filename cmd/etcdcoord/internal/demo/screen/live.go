@@ -108,8 +108,8 @@ var (
 func (m *model) View() tea.View {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %5.1fs\n", bold.Render("etcdcoord demo"), m.progressBar(), m.now.Elapsed.Seconds())
-	fmt.Fprintf(&b, "%s\n", faint.Render(fmt.Sprintf("sent %d   handled %d   under way %d   gone with a replica %d",
-		m.now.Sent, m.now.Handled, m.now.InFlight, m.now.Dropped)))
+	fmt.Fprintf(&b, "%s\n", faint.Render(cut(fmt.Sprintf("sent %d   handled %d   under way %d   gone with a replica %d",
+		m.now.Sent, m.now.Handled, m.now.InFlight, m.now.Dropped), m.width)))
 	b.WriteString(m.table())
 	b.WriteByte('\n')
 	for i := range eventsShown { // always as many lines, so that the picture does not jump
@@ -131,9 +131,21 @@ func (m *model) progressBar() string {
 		fmt.Sprintf(" %d/%d", done, m.now.Total)
 }
 
+// narrow is the width below which the table is abridged.
+const narrow = 100
+
 func (m *model) table() string {
-	t := table.New().Border(lipgloss.RoundedBorder()).BorderStyle(faint).
-		Headers("replica", "state", "leader", "turns held", "waiting", "handled", "last event").
+	held := "turns held"
+	if m.width > 0 && m.width < narrow {
+		held = "held"
+	}
+	// What stands left of the last event, with borders and a replica's name of 12 characters.
+	room := m.width - 63 - len(held)
+	headers := []string{"replica", "state", "leader", held, "waiting", "handled"}
+	if room >= 8 || m.width == 0 {
+		headers = append(headers, "last event")
+	}
+	t := table.New().Border(lipgloss.RoundedBorder()).BorderStyle(faint).Headers(headers...).
 		StyleFunc(func(row, col int) lipgloss.Style {
 			switch {
 			case row == table.HeaderRow:
@@ -150,18 +162,18 @@ func (m *model) table() string {
 		if r.Leader {
 			leader = "★"
 		}
-		t.Row(r.Name, r.State, leader, strconv.Itoa(r.Held), strconv.Itoa(r.Waiting), strconv.Itoa(r.Handled), m.fit(r.Last))
+		row := []string{r.Name, r.State, leader, strconv.Itoa(r.Held), strconv.Itoa(r.Waiting), strconv.Itoa(r.Handled)}
+		if len(headers) > len(row) {
+			row = append(row, cut(r.Last, room))
+		}
+		t.Row(row...)
 	}
 	return t.String()
 }
 
-// fit keeps the last column inside the window; the others take about 75 columns.
-func (m *model) fit(text string) string {
-	room := 48
-	if m.width > 0 {
-		room = max(m.width-78, 12)
-	}
-	if r := []rune(text); len(r) > room {
+// cut shortens text to room characters; 0 or less is no limit.
+func cut(text string, room int) string {
+	if r := []rune(text); room > 0 && len(r) > room {
 		return string(r[:room-1]) + "…"
 	}
 	return text
@@ -178,10 +190,7 @@ func stateStyle(state string) lipgloss.Style {
 }
 
 func (m *model) event(l Line) string {
-	text := l.String()
-	if r := []rune(text); m.width > 0 && len(r) > m.width {
-		text = string(r[:m.width-1]) + "…"
-	}
+	text := cut(l.String(), m.width)
 	switch l.Kind {
 	case Fault:
 		return warn.Render(text)
