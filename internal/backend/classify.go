@@ -37,6 +37,9 @@ func Classify(err error) Kind {
 		return Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return Timeout
+	}
+	err = asEtcds(err)
+	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return LeaseGone
 	case errors.Is(err, rpctypes.ErrNoSpace):
@@ -64,7 +67,19 @@ func Classify(err error) Kind {
 	case codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
 		return Refused
 	}
+	// Among them ResourceExhausted for a message that is too large: the request, which was not sent,
+	// or the answer, after the request was applied. So it is not Refused.
 	return Failed
+}
+
+// asEtcds is the error as clientv3 gives it to its callers, if it still has the form in which it
+// came out of gRPC: from an interceptor, a stream, or a call made beside clientv3.
+func asEtcds(err error) error {
+	var ofRPC interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &ofRPC) {
+		return rpctypes.Error(ofRPC.GRPCStatus().Err())
+	}
+	return err
 }
 
 func code(err error) codes.Code {
