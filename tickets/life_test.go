@@ -81,14 +81,23 @@ func TestWhateverHappensToAnyOneRequestEveryPromiseIsKept(t *testing.T) {
 	lives := lives{t: t, client: client, hit: make(map[string]int)}
 	lives.group.SetLimit(16)
 	for _, m := range misfortunes {
-		for i, kind := range quiet.a.calls {
-			if m.kinds[kind] {
-				lives.live(fmt.Sprintf("request %d: %s", i+1, m.name), func(a *tap) {
-					a.after = m.after
-					seen := 0
-					a.on(func(c call) bool { seen++; return seen == i+1 }, 1, m.fault)
-				})
+		nth := make(map[string]int)
+		for _, kind := range quiet.a.calls {
+			if !m.kinds[kind] {
+				continue
 			}
+			nth[kind]++
+			n := nth[kind]
+			lives.live(fmt.Sprintf("%s number %d: %s", kind, n, m.name), func(a *tap) {
+				a.after = m.after
+				seen := 0
+				a.on(func(c call) bool {
+					if c.kind == kind {
+						seen++
+					}
+					return c.kind == kind && seen == n
+				}, 1, m.fault)
+			})
 		}
 		for _, b := range before {
 			for kind := range b.kinds {

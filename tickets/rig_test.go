@@ -3,6 +3,7 @@ package tickets_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -23,7 +24,14 @@ import (
 	"github.com/andresayac/botmesh-etcd/tickets"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks)) }
+func TestMain(m *testing.M) {
+	// Most tests wait for answers and audits, not for a processor.
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set("16")
+	}
+	goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks))
+}
 
 const (
 	// patience bounds what should happen soon on a machine that may be busy.

@@ -2,6 +2,8 @@ package tickets_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -172,4 +174,22 @@ func (b *bench) delete(key string) {
 	answer, err := b.client.Delete(within(b.t, patience), key)
 	require.NoError(b.t, err)
 	require.EqualValues(b.t, 1, answer.Deleted, key)
+}
+
+// record is what stands in etcd about the last holder of key; "" is nothing.
+func (b *bench) record(key string) string {
+	b.t.Helper()
+	kvs := b.kvs(b.schema.Holder(key)).Kvs
+	if len(kvs) == 0 {
+		return ""
+	}
+	return string(kvs[0].Value)
+}
+
+func itoa(fence fencing.Token) string { return strconv.FormatInt(int64(fence), 10) }
+
+// names says whether key's record names the replica.
+func (b *bench) names(key, id string) bool {
+	b.t.Helper()
+	return strings.Contains(b.record(key), `"replica":"`+id+`"`)
 }
