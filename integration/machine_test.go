@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/andresayac/botmesh-etcd/etcdcoord"
+	"github.com/andresayac/botmesh-etcd/integration/testetcd"
 )
 
 // machine tells how slow everything was: it writes to etcd, one write after the other, so that a
@@ -67,13 +71,40 @@ func (m *machine) worst(since time.Time) (longest time.Duration) {
 	return max(longest, time.Since(m.since))
 }
 
-// missed says what is wrong with something that should come at once, and took this long since
-// begun; "" if nothing is. What the queue misses is found by its audit, up to a second later. Unless
-// all of etcd stood still meanwhile, so long a wait is a miss.
+// missed is late for something that should come at once. What the queue misses is found by its
+// audit, up to a second later.
 func (m *machine) missed(begun time.Time, took time.Duration) string {
+	return m.late(begun, took, 250*time.Millisecond)
+}
+
+// late says what is wrong with something that took this long since begun; "" if it kept the limit,
+// or could not because all of etcd stood still meanwhile.
+func (m *machine) late(begun time.Time, took, limit time.Duration) string {
 	stall := m.worst(begun)
-	if took < 250*time.Millisecond || stall > took/4 {
+	if took < limit || stall > took/4 {
 		return ""
 	}
-	return fmt.Sprintf("took %v, while etcd took up to %v", took, stall)
+	return fmt.Sprintf("took %v, more than %v, while etcd took up to %v", took, limit, stall)
+}
+
+// withTTL plays a scenario with short sessions. On a machine that stands still for a second those
+// end rightly; the scenario then says that it was disturbed, and is played again with longer ones.
+func withTTL(t *testing.T, scenario func(b *bot, ttl time.Duration) (disturbed bool)) {
+	for d := 2 * time.Second; ; d *= 2 {
+		b := newBotOn(t, testetcd.New(t, testetcd.FastTicks))
+		if !scenario(b, d) {
+			return
+		}
+		require.Less(t, d, 8*time.Second, "sessions of any length were lost")
+		t.Logf("a session of %v was lost, once more with longer ones", d)
+	}
+}
+
+func anyLost(replicas ...*etcdcoord.Coordinator) bool {
+	for _, c := range replicas {
+		if c.Stats().SessionsLost > 0 {
+			return true
+		}
+	}
+	return false
 }
