@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -59,14 +58,9 @@ func (w *wire) intercept(ctx context.Context, method string, req, reply any, cc 
 	}
 	// A late answer must touch neither the caller's nor what his options point to.
 	answer := reflect.New(reflect.TypeOf(reply).Elem())
-	var returned atomic.Bool
 	err := f(ctx, func(ctx context.Context) error {
-		if returned.Load() {
-			return invoke(ctx, method, req, answer.Interface(), cc)
-		}
-		return invoke(ctx, method, req, answer.Interface(), cc, opts...)
+		return invoke(ctx, method, req, answer.Interface(), cc, grpc.WaitForReady(true))
 	})
-	returned.Store(true)
 	if err == nil {
 		reflect.ValueOf(reply).Elem().Set(answer.Elem())
 	}
