@@ -209,7 +209,7 @@ func (q *Queue) freeLocked(t *Ticket) {
 	l.free(t)
 	closeIfOpen(t.over)
 	closeIfOpen(t.gone)
-	if l.used == 0 {
+	if l.empty() {
 		delete(q.lines, t.key)
 	}
 }
