@@ -7,6 +7,7 @@ import (
 
 	"github.com/andresayac/botmesh-etcd/election"
 	"github.com/andresayac/botmesh-etcd/fencing"
+	"github.com/andresayac/botmesh-etcd/internal/backend"
 	"github.com/andresayac/botmesh-etcd/internal/clock"
 	"github.com/andresayac/botmesh-etcd/internal/janitor"
 	"github.com/andresayac/botmesh-etcd/internal/peers"
@@ -90,7 +91,7 @@ func (e *epoch) start(ctx context.Context, c *Coordinator, known *peers.Known) e
 			},
 		})
 	})
-	wait, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	wait, cancel := backend.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
 	if err := e.queue.Start(wait); err != nil {
 		return err

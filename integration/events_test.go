@@ -113,7 +113,7 @@ func TestSlowListenerBlocksNobodyAndMissesNothing(t *testing.T) {
 		heard <- e
 	})
 	quick := collect[etcdcoord.LeadershipGained](t, a)
-	const n = 50
+	const n = 20
 	var fences []etcdcoord.Token
 	for i := range n {
 		l, err := a.Lead(soon(t), "cron")

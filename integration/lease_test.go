@@ -22,7 +22,7 @@ func TestLeasesOfTwoCoordinatorsObeyAllLaws(t *testing.T) {
 		return fencingtest.Harness{
 			Provider: b.replicaOn(client, "a").Leases(),
 			Other:    b.replicaOn(otherClient, "b").Leases(),
-			TTL:      2 * time.Second, // the machine is busy with the other tests
+			TTL:      3 * time.Second, // the machine is busy with the other tests
 		}
 	})
 }

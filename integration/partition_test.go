@@ -72,10 +72,14 @@ type hole struct {
 
 func (b *bot) dig(id string, life time.Duration) *hole {
 	b.t.Helper()
-	h := &hole{life: life}
-	h.c, h.proxy = b.apart(id, ttl(life), requestTimeout(time.Second))
+	h := &hole{life: life, proxy: faultproxy.Before(b.t, b.etcd.Endpoints()[0])}
+	h.c = b.unstarted(clientThrough(b.t, b.etcd, h.proxy), id, ttl(life), requestTimeout(time.Second))
+	b.t.Cleanup(func() { stop(b.t, h.c) })
+	b.t.Cleanup(h.proxy.Heal)
+	// A session of 2 s may end before it begins where fifty of them are made and the machine is busy.
+	require.Eventually(b.t, func() bool { return h.c.Start(soon(b.t)) == nil }, patience, time.Millisecond)
 	h.turn = take(b.t, h.c, id)
-	h.seen = b.plain.Watch(soon(b.t), b.prefix+"v1/turns/"+id+"/tickets/", clientv3.WithPrefix(), clientv3.WithFilterPut())
+	h.seen = b.plain.Watch(b.t.Context(), b.prefix+"v1/turns/"+id+"/tickets/", clientv3.WithPrefix(), clientv3.WithFilterPut())
 	return h
 }
 
