@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -27,9 +27,11 @@ const (
 	exitLost   = 79 // as the command exits when what it held is lost
 )
 
-// writeBlindly is a holder that does not look at its turn before it writes, but only when a write was
-// refused: its writes are those that are always on their way.
+// writeBlindly is a holder that writes without looking at its turn: its writes are those that are
+// always on their way. When one was refused, it says what the turn told it when it woke up.
 func writeBlindly() int {
+	// One thread for Go code: whoever runs when the process is frozen runs first when it wakes.
+	runtime.GOMAXPROCS(1)
 	c, code := childReplica()
 	if c == nil {
 		return code
@@ -42,25 +44,44 @@ func writeBlindly() int {
 	if err != nil {
 		return fail(err)
 	}
+	var woke error
+	var took time.Duration
 	for answers := bufio.NewScanner(os.Stdin); ; time.Sleep(writeEvery) {
 		fmt.Println("write", turn.Fence())
 		if !answers.Scan() {
 			return 0
 		}
-		if answers.Text() == "done" {
-			continue
+		switch answers.Text() {
+		case "done":
+		case "freeze":
+			last := time.Now()
+			fmt.Println("ready")
+			awaitFreeze(last)
+			began := time.Now()
+			woke = turn.AssertHeld()
+			took = time.Since(began)
+		case "refused":
+			var lost, asCause *etcdcoord.LeaseLostError
+			_ = errors.As(woke, &lost)
+			_ = errors.As(context.Cause(turn.Context()), &asCause)
+			if lost == nil || asCause == nil {
+				return fail(fmt.Errorf("AssertHeld: %w, cause: %w", woke, context.Cause(turn.Context())))
+			}
+			fmt.Println("lost", lost.Reason, asCause.Reason, took.Microseconds())
+			return exitLost
 		}
-		began := time.Now()
-		err := turn.AssertHeld()
-		took := time.Since(began)
-		var lost, asCause *etcdcoord.LeaseLostError
-		_ = errors.As(err, &lost)
-		_ = errors.As(context.Cause(turn.Context()), &asCause)
-		if lost == nil || asCause == nil {
-			return fail(fmt.Errorf("after a refused write: AssertHeld: %v, cause: %v", err, context.Cause(turn.Context())))
+	}
+}
+
+// awaitFreeze returns when the process was frozen after last and is not any more. It never lets
+// another goroutine run.
+func awaitFreeze(last time.Time) {
+	for {
+		now := time.Now()
+		if now.Sub(last) > 2*time.Second {
+			return
 		}
-		fmt.Println("lost", lost.Reason, asCause.Reason, took.Microseconds())
-		return exitLost
+		last = now
 	}
 }
 
@@ -90,25 +111,15 @@ func TestFrozenHolderCannotWriteAfterItsSuccessor(t *testing.T) {
 		_, err := serve()
 		require.NoError(t, err)
 	}
+	line := holder.hear()
+	require.Equal(t, fmt.Sprint("write ", store.Highest("c1")), line)
+	holder.tell("freeze")
+	require.Equal(t, "ready", holder.hear())
 	frozen := time.Now()
 	require.NoError(t, holder.cmd.Process.Signal(syscall.SIGSTOP))
 	thawed := time.After(freeze)
 	waits := acquiring(soon(t), rival, reserve(t, rival, "c1"))
-	var turn *etcdcoord.Turn
-	for turn == nil {
-		select {
-		case o := <-waits:
-			require.NoError(t, o.err)
-			turn = o.turn
-		case line := <-holder.says: // written before it froze
-			fence, ok := strings.CutPrefix(line, "write ")
-			require.True(t, ok, line)
-			require.Equal(t, fmt.Sprint(store.Highest("c1")), fence)
-			holder.tell("done")
-		case <-time.After(patience):
-			require.FailNow(t, "the rival got no turn")
-		}
-	}
+	turn := acquired(t, waits)
 	within(t, frozen, life+lagOfExpiry, "the rival's turn after the freeze")
 	previous(t, turn, "a")
 	require.NoError(t, store.Admit("c1", turn.Fence()))
@@ -120,7 +131,7 @@ func TestFrozenHolderCannotWriteAfterItsSuccessor(t *testing.T) {
 	require.ErrorIs(t, err, etcdcoord.ErrStaleToken, "the first write after the freeze, with %d", fence)
 	var inAssert, asCause string
 	var micros int
-	line := holder.hear()
+	line = holder.hear()
 	_, err = fmt.Sscanf(line, "lost %s %s %d", &inAssert, &asCause, &micros)
 	require.NoError(t, err, line)
 	require.Equal(t, string(etcdcoord.Expired), inAssert)
