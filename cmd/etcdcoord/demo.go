@@ -183,6 +183,9 @@ func (a *app) report(f *demoFlags, v *judge.Verdict) error {
 }
 
 func isTerminal(stream any) bool {
+	if l, ok := stream.(*locked); ok {
+		stream = l.to
+	}
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

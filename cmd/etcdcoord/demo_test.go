@@ -41,9 +41,11 @@ func requireOK(t *testing.T, r result) judge.Verdict {
 	return v
 }
 
+// The tests that run the whole demo are not parallel: each keeps four processes and an etcd busy,
+// and a replica that gets no time to renew its session loses it, by right.
+
 func TestTheDemoOnTheSampleEndsWithOK(t *testing.T) {
-	t.Parallel()
-	v := requireOK(t, command(t, "", "demo", "--json", "--ttl=2s", "--handler-time=5ms-30ms", "--updates", sample))
+	v := requireOK(t, command(t, "", "demo", "--json", "--handler-time=5ms-30ms", "--updates", sample))
 	require.Equal(t, 1500, v.Sent)
 	require.Equal(t, 1, v.ReplicasKilled)
 	if len(faults.Available()) == 3 {
@@ -51,14 +53,12 @@ func TestTheDemoOnTheSampleEndsWithOK(t *testing.T) {
 		require.Equal(t, 1, v.ReplicasRolled)
 		require.GreaterOrEqual(t, v.StaleWritesOffered, 1, "the frozen replica woke up in the middle of a write")
 	}
-	require.Less(t, v.MaxStallMS, int64(7000), "a chat waits for a dead replica's TTL, not longer")
+	require.Less(t, v.MaxStallMS, int64(10_000), "a chat waits for a dead replica's TTL of 5 s, not much longer")
 }
 
 func TestWithoutCoordinatorTheJudgeFindsViolations(t *testing.T) {
-	t.Parallel()
 	for _, list := range []string{"none", "kill,freeze,roll"} {
 		t.Run(list, func(t *testing.T) {
-			t.Parallel()
 			if list != "none" && len(faults.Available()) < 3 {
 				list = string(faults.Kill)
 			}
@@ -75,7 +75,6 @@ func TestWithoutCoordinatorTheJudgeFindsViolations(t *testing.T) {
 }
 
 func TestWhatIsNoUpdateIsReportedWithItsLineAndLeftOut(t *testing.T) {
-	t.Parallel()
 	input := strings.Join([]string{
 		`{"update_id":1,"message":{"chat":{"id":7}}}`,
 		`{"update_id":2,"message":{"chat":{"id":7}`,
@@ -84,7 +83,7 @@ func TestWhatIsNoUpdateIsReportedWithItsLineAndLeftOut(t *testing.T) {
 		``,
 		`{"update_id":4,"callback_query":{"id":"x","message":{"chat":{"id":7}}}}`,
 	}, "\n")
-	r := command(t, input, "demo", "--json", "--faults=none", "--ttl=2s", "--updates=-")
+	r := command(t, input, "demo", "--json", "--faults=none", "--updates=-")
 	v := requireOK(t, r)
 	require.Equal(t, 3, v.Sent)
 	require.Equal(t, 3, v.Handled)
@@ -93,15 +92,13 @@ func TestWhatIsNoUpdateIsReportedWithItsLineAndLeftOut(t *testing.T) {
 }
 
 func TestNothingSentIsNotOK(t *testing.T) {
-	t.Parallel()
-	r := command(t, "\n", "demo", "--json", "--faults=none", "--ttl=2s", "--updates=-")
+	r := command(t, "\n", "demo", "--json", "--faults=none", "--updates=-")
 	require.Equal(t, exitFailure, r.code)
 	require.False(t, verdictOf(t, r).OK)
 }
 
 func TestPlainOutputTellsTheStoryWithoutColors(t *testing.T) {
-	t.Parallel()
-	r := command(t, "", "demo", "--messages=60", "--ttl=2s", "--faults=kill")
+	r := command(t, "", "demo", "--messages=60", "--faults=kill")
 	require.Zero(t, r.code, r.stdout)
 	require.Contains(t, r.stdout, "SIGKILL")
 	require.Contains(t, r.stdout, "\nok: ")
@@ -139,7 +136,7 @@ func TestAnInterruptEndsEverythingWithAVerdictSoFar(t *testing.T) {
 	var stdout, stderr watched
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"demo", "--json", "--ttl=2s", "--messages=200"}, strings.NewReader(""), &stdout, &stderr)
+		code <- run(ctx, []string{"demo", "--json", "--messages=200"}, strings.NewReader(""), &stdout, &stderr)
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), word) }, time.Minute, 10*time.Millisecond)
 	interrupt()
@@ -162,7 +159,6 @@ func TestAnInterruptEndsEverythingWithAVerdictSoFar(t *testing.T) {
 }
 
 func TestAMemberOfTheUsersEtcdMayDieMeanwhile(t *testing.T) {
-	t.Parallel()
 	cluster := testetcd.New(t, testetcd.ThreeMembers)
 	client := cluster.Client(t)
 	put := func(key string) {

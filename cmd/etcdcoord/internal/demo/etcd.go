@@ -46,6 +46,9 @@ func openBacking(ctx context.Context, o Options) (_ *backing, err error) {
 		return b, err
 	}
 	b.ttl, err = b.grantedTTL(ctx, o.TTL)
+	// That etcd is there is known now. A replica can wait: with passwords, several that start at a
+	// time keep a small machine busy for seconds.
+	b.options.DialTimeout = max(b.options.DialTimeout, 15*time.Second)
 	// Two demos on one etcd, or a demo beside real bots, must not meet.
 	b.options.Prefix = strings.TrimSuffix(b.options.Prefix, "/") + "/demo/" + randomHex() + "/"
 	return b, err

@@ -25,8 +25,6 @@ const (
 	maxOpenPerReplica = 10
 	// lastPart is how long updates go on after the last fault.
 	lastPart = 4 * time.Second
-	// faultless is how long a run without faults takes.
-	faultless = 15 * time.Second
 	// stopWithin bounds the end of the replicas, beyond the TTL that a turn may have to wait for.
 	stopWithin = 15 * time.Second
 )
@@ -105,10 +103,10 @@ func (r *run) build() error {
 	return nil
 }
 
-// parts are the lengths of the run's parts.
+// parts are the lengths of the run's parts: one for each fault and one after the last.
 func (r *run) parts() []time.Duration {
 	if len(r.o.Faults) == 0 {
-		return []time.Duration{faultless}
+		return nil
 	}
 	var parts []time.Duration
 	for _, f := range r.o.Faults {

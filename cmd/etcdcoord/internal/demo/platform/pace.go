@@ -11,7 +11,10 @@ import (
 // Plan spreads the updates over a run with faults in it. The run has one part per fault and one
 // after the last. Each part gets its share of the updates, over its planned time; a part that
 // takes longer than planned does not use up the next one's share, so that no fault happens in
-// silence. Implements Pace.
+// silence. Without parts everything goes out as it comes, no faster than the default rate but for
+// a set that would then take too long.
+//
+// Plan implements Pace.
 type Plan struct {
 	open *journal.Open
 	// maxOpen is how many updates may be under way. Each of them can be lost with its replica, and
@@ -19,7 +22,7 @@ type Plan struct {
 	maxOpen int
 
 	mu     sync.Mutex      // guards the rest
-	parts  []time.Duration // that are left, the current one first; never empty
+	parts  []time.Duration // that are left, the current one first; never empty, but for a run without parts
 	total  int             // how many updates there are, as far as is known
 	ended  bool            // total is known for certain
 	before int             // sent before the current part
@@ -33,6 +36,11 @@ type Plan struct {
 
 // assumedTotal is how many updates an input is taken to have as long as it goes on.
 const assumedTotal = 600
+
+const (
+	defaultRate         = 40.0 // updates per second, in a run without parts
+	longestWithoutParts = 15 * time.Second
+)
 
 // burst is how many neighbours of one chat go out at once.
 const burst = 8
@@ -69,7 +77,11 @@ func (p *Plan) PartDone() {
 
 // replan sets the rate of the current part. It needs the lock.
 func (p *Plan) replan() {
-	p.rate = float64(p.share()) / p.parts[0].Seconds()
+	if len(p.parts) == 0 {
+		p.rate = max(defaultRate, float64(p.total)/longestWithoutParts.Seconds())
+	} else {
+		p.rate = float64(p.share()) / p.parts[0].Seconds()
+	}
 	close(p.poked)
 	p.poked = make(chan struct{})
 }

@@ -94,3 +94,15 @@ func TestNeighboursOfAChatGoOutTogether(t *testing.T) {
 		require.InDelta(t, 5, time.Since(began).Seconds(), 0.2, "the next burst pays for it")
 	})
 }
+
+func TestARunWithoutPartsTakesNoLongerThanItMust(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacing(100)
+		p.plan.Known(120, true)
+		require.InDelta(t, 40, p.during(t, time.Second, true), 2)
+		p = newPacing(100)
+		p.plan.Known(6000, true)
+		require.InDelta(t, 400, p.during(t, time.Second, true), 10)
+	})
+}

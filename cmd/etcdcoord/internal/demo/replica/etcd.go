@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,6 +18,9 @@ import (
 
 // startWithin bounds the start, beyond the TTL that a dead predecessor with our id has to expire.
 const startWithin = time.Minute
+
+// retryStart is the pause before the next attempt when etcd did not answer.
+const retryStart = 200 * time.Millisecond
 
 // byEtcd is the coordinator that the demo is about.
 type byEtcd struct {
@@ -47,7 +51,13 @@ func newEtcd(client *clientv3.Client, cfg Config, log *slog.Logger, event func(s
 func (b byEtcd) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.ttl+startWithin)
 	defer cancel()
-	return b.Coordinator.Start(ctx)
+	for {
+		err := b.Coordinator.Start(ctx)
+		if !errors.Is(err, etcdcoord.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, retryStart) // etcd may be choosing a leader
+	}
 }
 
 func (b byEtcd) Reserve(ctx context.Context, key string) (ticket, error) {
