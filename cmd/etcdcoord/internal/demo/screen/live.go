@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -22,13 +21,15 @@ const frame = 100 * time.Millisecond
 const eventsShown = 8
 
 // Live draws on the terminal until ctx ends; the last picture stays. interrupt is called when the
-// user presses Ctrl-C, which is a key and no signal as long as the terminal is in raw mode.
+// user presses Ctrl-C, which is a key and no signal as long as the terminal is in raw mode. With
+// in == nil no keys are read, the terminal is left as it is, and Ctrl-C is a signal.
 func Live(ctx context.Context, in io.Reader, out io.Writer, board func() Board, lines <-chan Line, interrupt func()) error {
+	return live(ctx, in, out, board, lines, interrupt)
+}
+
+func live(ctx context.Context, in io.Reader, out io.Writer, board func() Board, lines <-chan Line, interrupt func(), more ...tea.ProgramOption) error {
 	options := []tea.ProgramOption{tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler()}
-	if in == nil || os.Getenv("TERM") == "dumb" {
-		options = append(options, tea.WithInput(nil))
-	}
-	program := tea.NewProgram(&model{board: board, lines: lines, interrupt: interrupt, bar: 40}, options...)
+	program := tea.NewProgram(&model{board: board, lines: lines, interrupt: interrupt, bar: 40}, append(options, more...)...)
 	stop := context.AfterFunc(ctx, func() { program.Send(lastFrame{}) })
 	defer stop()
 	_, err := program.Run()
