@@ -175,7 +175,7 @@ func TestATriggerDuringAGrantIsNotForgotten(t *testing.T) {
 	answer := make(chan struct{})
 	stalled := a.tap.first("grant", fault{stall: answer})
 	a.TriggerAll() // a stray one: it asks, and is told that it is not head
-	stalled.happened(t)
+	stalled.answered(t)
 	release(t, turn)
 	inbox := env.schema.Nudge(key, int64(a.session.Lease()), 0)
 	eventually(t, "no nudge", func() bool { return len(env.kvs(inbox).Kvs) == 1 })

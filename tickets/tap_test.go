@@ -44,6 +44,7 @@ type rule struct {
 	left  int // how often it applies; negative: always
 	fault fault
 	hit   chan string // gets the kind of each request that it applied to
+	back  chan error  // gets what etcd answered, before the caller does
 }
 
 type kept struct {
@@ -75,12 +76,11 @@ func (tp *tap) client() *clientv3.Client {
 	return c
 }
 
-// on makes the fault happen to the next so many matching requests (negative: to all). The channel
-// gets one value for each.
+// on makes the fault happen to the next so many matching requests (negative: to all).
 func (tp *tap) on(match func(call) bool, times int, f fault) *rule {
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
-	r := &rule{match: match, left: times, fault: f, hit: make(chan string, 1000)}
+	r := &rule{match: match, left: times, fault: f, hit: make(chan string, 1000), back: make(chan error, 1000)}
 	tp.rules = append(tp.rules, r)
 	return r
 }
@@ -111,7 +111,7 @@ func (tp *tap) count(kind string) (n int) {
 	return n
 }
 
-func (tp *tap) decide(ctx context.Context, c call) fault {
+func (tp *tap) decide(ctx context.Context, c call) (f fault, by *rule) {
 	tp.mu.Lock()
 	var due []kept
 	if tp.after > 0 {
@@ -119,11 +119,10 @@ func (tp *tap) decide(ctx context.Context, c call) fault {
 			due, tp.kept = append(due, tp.kept[0]), tp.kept[1:]
 		}
 	}
-	var f fault
 	for _, r := range tp.rules {
 		if r.left != 0 && r.match(c) {
 			r.left--
-			f = r.fault
+			f, by = r.fault, r
 			r.hit <- c.kind
 			break
 		}
@@ -133,7 +132,7 @@ func (tp *tap) decide(ctx context.Context, c call) fault {
 	for _, k := range due {
 		_, _ = k.send(context.WithoutCancel(ctx))
 	}
-	return f
+	return f, by
 }
 
 // delivered is what became of a request that came late.
@@ -158,7 +157,7 @@ func (tp *tap) deliver(ctx context.Context) (all []delivered) {
 
 func through[R any](tp *tap, ctx context.Context, c call, send func(context.Context) (R, error)) (R, error) {
 	var none R
-	f := tp.decide(ctx, c)
+	f, by := tp.decide(ctx, c)
 	if err := await(ctx, f.hold); err != nil {
 		return none, err
 	}
@@ -175,6 +174,9 @@ func through[R any](tp *tap, ctx context.Context, c call, send func(context.Cont
 		return none, f.err
 	}
 	r, err := send(ctx)
+	if by != nil {
+		by.back <- err
+	}
 	if gaveUp := await(ctx, f.stall); gaveUp != nil {
 		return none, gaveUp
 	}
@@ -205,6 +207,17 @@ func (r *rule) happened(t *testing.T) string {
 	case <-within(t, patience).Done():
 		require.FailNow(t, "the request never came")
 		return ""
+	}
+}
+
+// answered waits until etcd has answered a request that the rule applied to.
+func (r *rule) answered(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-r.back:
+		require.NoError(t, err)
+	case <-within(t, patience).Done():
+		require.FailNow(t, "etcd never answered")
 	}
 }
 
