@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,18 @@ var oddNames = []string{
 
 func TestOddKeysDoNotWaitForEachOtherAndComeBackExactly(t *testing.T) {
 	t.Parallel()
+	backwards := slices.Clone(oddNames)
+	slices.Reverse(backwards)
+	for order, oddNames := range map[string][]string{"forwards": oddNames, "backwards": backwards} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			holdAll(t, oddNames)
+		})
+	}
+}
+
+// holdAll holds all keys at once, each with a waiter behind it.
+func holdAll(t *testing.T, oddNames []string) {
 	b := newBot(t)
 	a, c := b.replica("a"), b.replica("c")
 	events := make(chan etcdcoord.TurnLost, len(oddNames))
@@ -29,7 +42,7 @@ func TestOddKeysDoNotWaitForEachOtherAndComeBackExactly(t *testing.T) {
 
 	turns := make(map[etcdcoord.Token]string)
 	waiting := make(map[string]<-chan outcome)
-	for _, name := range oddNames { // all of them are held at once
+	for _, name := range oddNames {
 		ticket := reserve(t, a, name)
 		require.Equal(t, name, ticket.Key())
 		turn := acquire(t, a, ticket)

@@ -173,6 +173,9 @@ func TestForeignTicketWithALiveLeaseKeepsItsPlace(t *testing.T) {
 			b := newBot(t)
 			a, c := b.replica("a"), b.replica("c")
 			first := take(t, a, "chat")
+			second := reserve(t, a, "chat")
+			release(t, first)
+			first = acquire(t, a, second) // by a hand-over, not at once: leaving differs
 			lease := b.grant()
 			foreign := "v1/turns/chat/tickets/" + ticketOf(lease)
 			b.put(foreign, "", lease)
