@@ -46,7 +46,7 @@ func (l *life) live(ctx context.Context) error {
 	if err == nil {
 		err = errors.Join(l.turns(ctx, a, b), l.settles(ctx, a, c), a.stop(ctx))
 	}
-	err = errors.Join(err, l.turnOf(ctx, c, nil), b.stop(ctx), c.stop(ctx))
+	err = errors.Join(err, l.turnOf(ctx, c), b.stop(ctx), c.stop(ctx))
 	l.a.deliver(ctx)
 	return errors.Join(err, l.onlyRecordsRemain(ctx))
 }
@@ -149,7 +149,7 @@ func (l *life) allowed(r *replica, err error) error {
 // replica gets its turn.
 func (l *life) settles(ctx context.Context, a, c *replica) error {
 	for range 2 {
-		if err := l.turnOf(ctx, c, a); err != nil {
+		if err := l.turnOf(ctx, c); err != nil {
 			return err
 		}
 		if err := l.nothingLeft(ctx, a); err != nil {
@@ -162,9 +162,9 @@ func (l *life) settles(ctx context.Context, a, c *replica) error {
 
 // soonEnough is how long a third replica may have to wait because of one lost request: for two
 // audits, on a busy machine.
-const soonEnough = 10 * time.Second
+const soonEnough = 15 * time.Second
 
-func (l *life) turnOf(ctx context.Context, c, crashed *replica) error {
+func (l *life) turnOf(ctx context.Context, c *replica) error {
 	ctx, cancel := context.WithTimeout(ctx, soonEnough)
 	defer cancel()
 	ticket, err := c.Reserve(ctx, key)
