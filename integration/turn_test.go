@@ -92,21 +92,28 @@ func TestReleasedTurnSaysSo(t *testing.T) {
 	require.ErrorIs(t, cause(t, turn.Context()), etcdcoord.ErrReleased)
 }
 
+// The answer to the release is on its way for as long as it likes; the next turn has begun already.
 func TestTurnsContextHasEndedBeforeTheNextTurnBegins(t *testing.T) {
 	t.Parallel()
 	b := newBot(t)
-	a, c := b.replica("a"), b.replica("c")
-	for range 20 {
-		turn := take(t, a, "chat")
-		next := acquiring(soon(t), c, reserve(t, c, "chat"))
-		done := make(chan error, 1)
-		go func() { done <- turn.Release(context.Background()) }()
-		o := got(t, next)
-		require.NoError(t, o.err)
-		require.ErrorIs(t, context.Cause(turn.Context()), etcdcoord.ErrReleased)
-		require.NoError(t, got(t, done))
-		release(t, o.turn)
-	}
+	proxy := faultproxy.Before(t, b.etcd.Member(0).Endpoint())
+	a, c := b.replicaOn(clientThrough(t, b.etcd, proxy), "a"), b.replica("c")
+	turn := take(t, a, "chat")
+	next := acquiring(soon(t), c, reserve(t, c, "chat"))
+	work, end := turn.Bind(context.Background())
+	defer end()
+	proxy.Hold(faultproxy.ToClient)
+	done := make(chan error, 1)
+	go func() { done <- turn.Release(soon(t)) }()
+	o := got(t, next)
+	require.NoError(t, o.err)
+	require.ErrorIs(t, context.Cause(turn.Context()), etcdcoord.ErrReleased)
+	require.ErrorIs(t, turn.AssertHeld(), etcdcoord.ErrReleased)
+	require.ErrorIs(t, cause(t, work), etcdcoord.ErrReleased)
+	require.Empty(t, done)
+	proxy.Resume(faultproxy.ToClient)
+	require.NoError(t, got(t, done))
+	release(t, o.turn)
 }
 
 func TestReleaseMayBeRepeatedAndCalledByManyAtOnce(t *testing.T) {
