@@ -42,6 +42,7 @@ func (e *Elector) Lead(ctx context.Context, name string) (*Leadership, error) {
 		return nil, e.notTaken(ctx, "lead", name, err)
 	}
 	c := newCampaign(e, name)
+	e.running(c, true)
 	if !e.begin(c.run) {
 		return nil, e.ended()
 	}
@@ -97,6 +98,7 @@ func (c *campaign) await(ctx context.Context) (*Leadership, error) {
 	case <-ctx.Done():
 		if c.decided.CompareAndSwap(false, true) {
 			c.quit()
+			c.e.leaves(c)
 			return nil, c.gaveUp(ctx)
 		}
 		<-c.finished // it was won in the same moment; there is no I/O between that and this
@@ -131,7 +133,6 @@ func (c *campaign) gaveUp(ctx context.Context) error {
 // run tries until it is elected, or nobody waits for it any more, or trying has no sense.
 func (c *campaign) run() {
 	defer c.quit()
-	c.e.running(c, true)
 	err := c.elect()
 	c.e.running(c, false)
 	if err != nil || !c.decided.CompareAndSwap(false, true) {
@@ -244,5 +245,15 @@ func (e *Elector) running(c *campaign, yes bool) {
 		e.campaigns[c.own.name] = c
 	} else {
 		delete(e.campaigns, c.own.name)
+	}
+}
+
+// leaves says at once what run will find out soon: a TryLead that comes after the caller's return
+// must not be told that somebody campaigns.
+func (e *Elector) leaves(c *campaign) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.campaigns[c.own.name] == c { // else the slot may be somebody else's by now
+		e.slots[c.own.name].phase = leaving
 	}
 }

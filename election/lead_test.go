@@ -15,6 +15,7 @@ import (
 	"github.com/andresayac/botmesh-etcd/election"
 	"github.com/andresayac/botmesh-etcd/fencing"
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
+	"github.com/andresayac/botmesh-etcd/internal/session"
 )
 
 func TestOneLeadsAndTheNextFollowsWithALargerFence(t *testing.T) {
@@ -209,6 +210,26 @@ func TestCancelledLeadReturnsTheCauseAndItsKeyGoes(t *testing.T) {
 
 	_, err = b.Lead(ctx, "n")
 	require.ErrorIs(t, err, why, "a context that has ended already")
+}
+
+// A caller who gives up in the moment of the win gets it, so that nobody leads without knowing.
+func TestAWinThatCollidesWithACancelIsHandedOver(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := join(t, testetcd.Shared(t).Client(t), testetcd.Prefix(t), "a", func(_ *session.Config, cfg *election.Config) {
+		gained := cfg.Gained
+		cfg.Gained = func(name string, fence fencing.Token) {
+			cancel() // the caller hears of this first
+			time.Sleep(10 * time.Millisecond)
+			gained(name, fence)
+		}
+	})
+	l, err := a.Lead(ctx, "n")
+	require.NoError(t, err)
+	require.NoError(t, l.AssertHeld())
+	require.NoError(t, l.Resign(ctx))
+	leading, _ := a.Counts()
+	require.Zero(t, leading)
 }
 
 func TestADeadlineIsAnUnavailabilityWithTheCallersCause(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/andresayac/botmesh-etcd/election"
@@ -107,26 +109,64 @@ func TestAStrangersKeyOfOurNameIsRemovedFirst(t *testing.T) {
 	require.Equal(t, []string{"a"}, candidates(t, a.client, a.schema, "n"))
 }
 
+// Renewals are far apart here: it is the look at the keys that finds out.
 func TestARevokedLeaseIsExpiryAndNotEviction(t *testing.T) {
 	t.Parallel()
-	a, b := two(t)
+	a, b := two(t, ttl(time.Minute))
 	l, err := a.Lead(t.Context(), "n")
 	require.NoError(t, err)
 	p := a.goLead(t.Context(), "n")
 	eventually(t, "a local one waits", func() bool { _, c := a.Counts(); return c == 1 })
-	other, err := b.Lead(t.Context(), "other")
-	require.NoError(t, err)
-	q := a.goLead(t.Context(), "other")
-	a.campaigns(t, "other")
 
 	_, err = b.client.Revoke(t.Context(), a.session.Lease())
 	require.NoError(t, err)
 	requireLost(t, l, fencing.Expired)
 	require.ErrorIs(t, p.fails(t), election.ErrSessionEnded)
-	require.ErrorIs(t, q.fails(t), election.ErrSessionEnded)
-	require.NoError(t, other.AssertHeld())
 	eventually(t, "told", func() bool { return len(a.heard()) == 2 })
 	require.Equal(t, fmt.Sprintf("lost n %d expired", l.Fence()), a.heard()[1])
+}
+
+func TestACampaignFindsOutThatItsLeaseWasRevoked(t *testing.T) {
+	t.Parallel()
+	a, b := two(t, ttl(time.Minute))
+	l, err := b.Lead(t.Context(), "n")
+	require.NoError(t, err)
+	p := a.goLead(t.Context(), "n")
+	a.campaigns(t, "n")
+	_, err = b.client.Revoke(t.Context(), a.session.Lease())
+	require.NoError(t, err)
+	require.ErrorIs(t, p.fails(t), election.ErrSessionEnded)
+	require.NoError(t, l.AssertHeld())
+	require.Equal(t, []string{"b"}, candidates(t, b.client, b.schema, "n"))
+}
+
+// The look was under way when the leadership was resigned: an absent key is then as it should be.
+func TestAResignedLeadershipIsNotTakenForAnEvictedOne(t *testing.T) {
+	t.Parallel()
+	a, b, tp := tapped(t)
+	l, err := a.Lead(t.Context(), "n")
+	require.NoError(t, err)
+	var once sync.Once
+	resigned := make(chan error, 1)
+	tp.before(func(r *txnRequest) {
+		if len(r.Compare) == 0 && len(r.Success) == 3 { // an audit of one name
+			once.Do(func() { resigned <- l.Resign(t.Context()) })
+		}
+	})
+	looked := make(chan struct{}, 1000)
+	tp.observe(func(r *txnRequest, _ *pb.TxnResponse) {
+		if len(r.Compare) == 0 {
+			looked <- struct{}{}
+		}
+	})
+	require.NoError(t, <-resigned)
+	<-looked
+	second, err := a.Lead(t.Context(), "n") // and the next look is at this one
+	require.NoError(t, err)
+	<-looked
+	require.NoError(t, second.AssertHeld())
+	require.Len(t, a.heard(), 2, "no loss: %v", a.heard())
+	require.Equal(t, []string{"a"}, candidates(t, b.client, b.schema, "n"))
 }
 
 func TestEndEndsContextsBeforeItReturnsAndThenEveryCall(t *testing.T) {

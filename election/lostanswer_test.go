@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/andresayac/botmesh-etcd/election"
 	"github.com/andresayac/botmesh-etcd/fencing"
@@ -199,4 +200,36 @@ func TestAVerificationThatFailsIsRepeated(t *testing.T) {
 	require.Empty(t, a.heard())
 	tp.stop()
 	require.EqualValues(t, a.campaigns(t, "n"), p.wins(t).Fence())
+}
+
+// A local contender gives up in the very moment in which his turn comes: it must not be lost.
+func TestATurnThatCollidesWithACancelGoesToTheNext(t *testing.T) {
+	t.Parallel()
+	a, _, tp := tapped(t)
+	gaveUp := 0
+	for range 60 {
+		l, err := a.Lead(within(t, patience), "n")
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		p := a.goLead(ctx, "n")
+		eventually(t, "it waits", func() bool { _, c := a.Counts(); return c == 1 })
+		isDelete := deletes(a.ownKey("n"))
+		tp.observe(func(r *txnRequest, _ *pb.TxnResponse) {
+			if isDelete(r) {
+				cancel() // just before the Resign frees the name
+			}
+		})
+		require.NoError(t, l.Resign(t.Context()))
+		if p.ends(t); p.err == nil {
+			require.NoError(t, p.l.Resign(t.Context()))
+		} else {
+			require.ErrorIs(t, p.err, context.Canceled)
+			gaveUp++
+		}
+		tp.observe(nil)
+	}
+	require.NotZero(t, gaveUp)
+	l, err := a.Lead(within(t, patience), "n")
+	require.NoError(t, err)
+	require.NoError(t, l.Resign(t.Context()))
 }

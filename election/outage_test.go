@@ -63,10 +63,19 @@ func TestEveryCallReturnsByItsContextInABlackHole(t *testing.T) {
 	}
 	require.Less(t, time.Since(began), 3*time.Second)
 
+	trying := make(chan error, 1)
+	go func() {
+		_, err := a.TryLead(within(t, patience), "z")
+		trying <- err
+	}()
+	campaign := a.goLead(t.Context(), "zz")
+	eventually(t, "it campaigns", func() bool { _, c := a.Counts(); return c == 1 })
 	began = time.Now()
 	a.End(fencing.Stopped, nil)
+	require.ErrorIs(t, campaign.fails(t), election.ErrSessionEnded)
+	require.ErrorIs(t, <-trying, election.ErrSessionEnded)
 	a.Close()
-	require.Less(t, time.Since(began), time.Second, "Close waits for nothing that etcd must answer")
+	require.Less(t, time.Since(began), time.Second, "nothing waits for what etcd must answer")
 	proxy.Heal()
 }
 

@@ -22,6 +22,7 @@ type tap struct {
 	held  []func() error // transactions kept back
 	seen  int            // transactions on which a trick was played
 	after func()         // called after each trick
+	ahead func(*pb.TxnRequest)
 	sees  func(*pb.TxnRequest, *pb.TxnResponse)
 }
 
@@ -65,6 +66,13 @@ func (tp *tap) onTrick(f func()) {
 	tp.after = f
 }
 
+// before calls f with every transaction before etcd gets it.
+func (tp *tap) before(f func(*pb.TxnRequest)) {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	tp.ahead = f
+}
+
 // observe calls f with every transaction that passes, before the client has the answer.
 func (tp *tap) observe(f func(*pb.TxnRequest, *pb.TxnResponse)) {
 	tp.mu.Lock()
@@ -97,6 +105,12 @@ func (tp *tap) intercept(ctx context.Context, method string, req, reply any, cc 
 	txn, ok := req.(*pb.TxnRequest)
 	if !ok {
 		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	tp.mu.Lock()
+	ahead := tp.ahead
+	tp.mu.Unlock()
+	if ahead != nil {
+		ahead(txn)
 	}
 	tp.mu.Lock()
 	what := pass
