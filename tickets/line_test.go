@@ -96,17 +96,19 @@ func TestATicketCostsTheSameHoweverManyWait(t *testing.T) {
 }
 
 // The bookkeeping of a long line must not be quadratic: with four times the tickets it takes about
-// four times as long, and certainly not sixteen.
+// four times as long, and certainly not sixteen. What counts is the best of some rounds, and there
+// are more of them while something else keeps the machine busy.
 func TestTheBookkeepingOfALongLineIsNotQuadratic(t *testing.T) {
-	best := func(n int) time.Duration {
-		shortest := time.Hour
-		for range 3 {
-			begun := time.Now()
-			tickets.UseLine(n)
-			shortest = min(shortest, time.Since(begun))
-		}
-		return shortest
+	const n = 4_000
+	few, many := time.Hour, time.Hour
+	for round := 1; round <= 3 || many > 10*few; round++ {
+		require.LessOrEqual(t, round, 20, "%d tickets take %v, %d take %v", n, few, 4*n, many)
+		few, many = min(few, timed(n)), min(many, timed(4*n))
 	}
-	const n = 3_000
-	require.Less(t, best(4*n), 12*best(n))
+}
+
+func timed(n int) time.Duration {
+	begun := time.Now()
+	tickets.UseLine(n)
+	return time.Since(begun)
 }
