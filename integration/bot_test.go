@@ -88,8 +88,7 @@ func TestHandlerThatTakesLongerThanTheTTLKeepsItsTurn(t *testing.T) {
 	t.Parallel()
 	withTTL(t, func(b *bot, d time.Duration) (disturbed bool) {
 		history := func(cfg *etcdcoord.Config) { cfg.HistoryTTL = time.Hour }
-		a := b.replica("a", ttl(d), renewEvery(d/10), history)
-		c := b.replica("c", ttl(d), renewEvery(d/10), history)
+		a, c := b.shortLived("a", d, history), b.shortLived("c", d, history)
 		turn, others, ticket := take(t, a, "chat"), take(t, a, "another chat"), reserve(t, c, "chat")
 		waiting := acquiring(soon(t), c, ticket)
 		select {

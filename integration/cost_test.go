@@ -57,7 +57,7 @@ func TestHeldAndWaitingTurnsCostNoWritesWhileTheyLast(t *testing.T) {
 	t.Parallel()
 	b := newBotOn(t, testetcd.New(t, testetcd.FastTicks))
 	a, c := b.replica("a", ttl(time.Minute), renewEvery(100*time.Millisecond)), b.replica("c", ttl(time.Minute), renewEvery(100*time.Millisecond))
-	for i := range 100 {
+	for i := range 20 {
 		key := fmt.Sprint("chat ", i)
 		take(t, a, key)
 		acquiring(soon(t), c, reserve(t, c, key))

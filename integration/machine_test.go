@@ -100,6 +100,16 @@ func withTTL(t *testing.T, scenario func(b *bot, ttl time.Duration) (disturbed b
 	}
 }
 
+// shortLived is a replica with a session of d that is renewed often.
+func (b *bot) shortLived(id string, d time.Duration, opts ...option) *etcdcoord.Coordinator {
+	b.t.Helper()
+	c := b.unstarted(b.etcd.Client(b.t), id, append(opts, ttl(d), renewEvery(d/10))...)
+	b.t.Cleanup(func() { stop(b.t, c) })
+	require.Eventually(b.t, func() bool { return c.Start(soon(b.t)) == nil }, patience, time.Millisecond,
+		"on a machine that stands still the session may end even while it starts, but not for ever")
+	return c
+}
+
 func anyLost(replicas ...*etcdcoord.Coordinator) bool {
 	for _, c := range replicas {
 		if c.Stats().SessionsLost > 0 {

@@ -207,8 +207,7 @@ func TestPreviousHolderIsForgottenWhenTheKeyWasIdleForHistoryTTLAndNotBefore(t *
 	t.Parallel()
 	withTTL(t, func(b *bot, d time.Duration) (disturbed bool) {
 		history := func(cfg *etcdcoord.Config) { cfg.HistoryTTL = d }
-		a := b.replica("a", ttl(d), renewEvery(d/10), history)
-		c := b.replica("c", ttl(d), renewEvery(d/10), history)
+		a, c := b.shortLived("a", d, history), b.shortLived("c", d, history)
 
 		// Held for longer than HistoryTTL, from the grant on, whenever AcquireTurn is called.
 		ticket, pending := reserve(t, a, "chat"), reserve(t, a, "acquired-late")
