@@ -74,6 +74,9 @@ func TestAnOldAuditEvictsNobody(t *testing.T) {
 	again := a.tap.first("audit", fault{})
 	again.happened(t)
 	require.NoError(t, next.AssertHeld())
+	for _, what := range a.heard() {
+		require.NotContains(t, what, "lost")
+	}
 	release(t, next)
 }
 

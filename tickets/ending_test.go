@@ -75,6 +75,23 @@ func TestAnAnswerAfterTheEndGrantsNothing(t *testing.T) {
 	})
 }
 
+// The record names this very process, but for a turn that it never held.
+func TestAGrantThatDiedWithItsSessionIsNobodysTurn(t *testing.T) {
+	t.Parallel()
+	env, a, b := two(t)
+	turn, waiting := behind(t, a, b)
+	a.tap.every("grant", lose)
+	release(t, turn)
+	eventually(t, "applied", func() bool { return env.names(key, "a") })
+	a.session.Lose(errCut)
+	lost(t, got(t, waiting).err, fencing.Superseded)
+	require.NoError(t, a.stop(within(t, patience)))
+	next := env.join("a", processOf(a)).take(t, key)
+	require.Empty(t, previous(next), "who held before is lost with the answer")
+	require.False(t, next.Warm())
+	release(t, next)
+}
+
 // A request of a former epoch that arrives in the next one, over the same slot numbers.
 func TestNothingOfAnEarlierEpochIsAppliedInTheNext(t *testing.T) {
 	t.Parallel()
