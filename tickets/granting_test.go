@@ -171,6 +171,7 @@ func TestAnEagerTicketThatCannotNameThePredecessorNamesNobody(t *testing.T) {
 func TestATriggerDuringAGrantIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	env, a, b := two(t)
+	a.tap.every("audit", drop) // it would help
 	turn, waiting := behind(t, a, b)
 	answer := make(chan struct{})
 	stalled := a.tap.first("grant", fault{stall: answer})
@@ -183,6 +184,30 @@ func TestATriggerDuringAGrantIsNotForgotten(t *testing.T) {
 	close(answer)
 	release(t, won(t, waiting))
 	require.Equal(t, 2, a.tap.count("grant"))
+}
+
+// The nudge overtakes the answer of the Reserve that it is for.
+func TestATriggerDuringAReserveIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	env, a, b := two(t)
+	a.tap.every("audit", drop) // it would help
+	turn := b.take(t, key)
+	answer := make(chan struct{})
+	stalled := a.tap.first("reserve", fault{stall: answer})
+	reserved := make(chan *tickets.Ticket, 1)
+	go func() {
+		ticket, err := a.Reserve(within(t, patience), key)
+		if err != nil {
+			t.Error(err)
+		}
+		reserved <- ticket
+	}()
+	stalled.answered(t)
+	release(t, turn)
+	require.Len(t, env.kvs(env.schema.Nudge(key, int64(a.session.Lease()), 0)).Kvs, 1)
+	a.TriggerAll() // certainly before the answer
+	close(answer)
+	release(t, acquire(t, got(t, reserved)))
 }
 
 // The answer of an older Reserve comes after that of a younger one, and triggers in between.

@@ -142,12 +142,19 @@ func TestARevokedHistoryLeaseIsReplaced(t *testing.T) {
 	})
 	t.Run("by leaving unused", func(t *testing.T) {
 		t.Parallel()
-		env, a, b := two(t)
-		release(t, b.take(t, key))
-		ticket := a.reserve(t, key)
-		revoke(env, key)
+		env, a, b := two(t, historyTTL(24*time.Second)) // a new lease every second
+		first := b.take(t, key)
+		release(t, first)
+		ticket := a.reserve(t, key) // its record names a, on one lease
+		lease := env.kvs(env.schema.Holder(key)).Kvs[0].Lease
+		eventually(t, "no other lease", func() bool {
+			release(t, a.take(t, "another key"))
+			return env.kvs(env.schema.Holder("another key")).Kvs[0].Lease != lease
+		})
+		revoke(env, "another key") // the record that names b again would hang on this one
 		require.NoError(t, ticket.Cancel(within(t, patience)))
 		require.Empty(t, env.tickets(key))
+		require.Contains(t, env.record(key), itoa(first.Fence()))
 	})
 }
 

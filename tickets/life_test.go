@@ -22,6 +22,7 @@ type life struct {
 	client *clientv3.Client
 	prefix string
 	a      *tap
+	audits bool // are needed; else there are none, so that nothing is left to them
 	judge  judge
 }
 
@@ -34,11 +35,17 @@ func newLife(t *testing.T, client *clientv3.Client, prepare func(*tap)) *life {
 const key = "chat 1"
 
 func (l *life) live(ctx context.Context) error {
-	b, err := open(ctx, &tap{base: l.client}, l.prefix, "b")
+	tapB, tapC := &tap{base: l.client}, &tap{base: l.client}
+	if !l.audits {
+		for _, tp := range []*tap{l.a, tapB, tapC} {
+			tp.every("audit", drop)
+		}
+	}
+	b, err := open(ctx, tapB, l.prefix, "b")
 	if err != nil {
 		return err
 	}
-	c, err := open(ctx, &tap{base: l.client}, l.prefix, "c")
+	c, err := open(ctx, tapC, l.prefix, "c")
 	if err != nil {
 		return errors.Join(err, b.stop(ctx))
 	}
