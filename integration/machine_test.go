@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -117,4 +118,19 @@ func anyLost(replicas ...*etcdcoord.Coordinator) bool {
 		}
 	}
 	return false
+}
+
+// aim finds the moment at which two things collide, on a fast machine and on a slow one: after a try
+// that came too early it waits longer, after one that came too late shorter.
+type aim struct{ pause time.Duration }
+
+// wait sleeps for something around that moment. It is no wait for anything.
+func (a *aim) wait() { time.Sleep(a.pause/2 + rand.N(a.pause+1)) }
+
+func (a *aim) adjust(tooEarly bool) {
+	if tooEarly {
+		a.pause = a.pause*3/2 + 100*time.Microsecond
+	} else {
+		a.pause = a.pause * 2 / 3
+	}
 }

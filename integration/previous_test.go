@@ -124,16 +124,20 @@ func TestCancelledWaiterIsNeverNamedWhateverItWasGranted(t *testing.T) {
 	b := newBot(t)
 	a, c := b.replica("a"), b.replica("c")
 	takeAfter(t, a, nobody, false)
-	for i := range 30 {
+	outcomes := make(map[bool]int)
+	var handOver aim
+	for range 30 {
 		held := take(t, a, "chat")
 		names(t, held, "a", true)
 		ctx, cancel := context.WithCancel(context.Background())
 		waiting := acquiring(ctx, c, reserve(t, c, "chat"))
 		released := make(chan error, 1)
 		go func() { released <- held.Release(context.Background()) }()
-		time.Sleep(time.Duration(i) * 200 * time.Microsecond) // anywhere around the hand-over
+		handOver.wait()
 		cancel()
 		o := got(t, waiting)
+		outcomes[o.err == nil]++
+		handOver.adjust(o.err != nil)
 		require.NoError(t, got(t, released))
 		b.noTicketsBut(o.turn)
 		if o.err == nil { // it held after all
@@ -142,6 +146,7 @@ func TestCancelledWaiterIsNeverNamedWhateverItWasGranted(t *testing.T) {
 			takeAfter(t, a, "c", false)
 		}
 	}
+	require.Len(t, outcomes, 2, "both must happen: %v", outcomes)
 }
 
 // noTicketsBut waits until no ticket but perhaps the turn's is left.

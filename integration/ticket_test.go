@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -149,6 +148,7 @@ func TestCancelledHeadHandsOnWhatItWasGranted(t *testing.T) {
 	b := newBot(t)
 	a, c, d := b.replica("a"), b.replica("c"), b.replica("d")
 	machine := watchMachine(t, b.plain)
+	var handOver aim
 	for range 20 {
 		held := take(t, a, "chat")
 		ticket := reserve(t, c, "chat")
@@ -156,13 +156,15 @@ func TestCancelledHeadHandsOnWhatItWasGranted(t *testing.T) {
 		waiting := acquiring(ctx, c, ticket)
 		next := acquiring(soon(t), d, reserve(t, d, "chat"))
 		go func() { _ = held.Release(context.Background()) }()
-		time.Sleep(rand.N(4 * time.Millisecond)) // anywhere around the hand-over
+		handOver.wait()
 		cancel()
-		if o := got(t, waiting); o.err == nil {
+		o := got(t, waiting)
+		handOver.adjust(o.err != nil)
+		if o.err == nil {
 			release(t, o.turn)
 		}
 		begun := time.Now()
-		o := got(t, next)
+		o = got(t, next)
 		require.NoError(t, o.err)
 		require.Empty(t, machine.missed(begun, time.Since(begun)))
 		release(t, o.turn)
@@ -226,7 +228,8 @@ func TestCancelAndAcquireTurnAtOnceHaveOneWinner(t *testing.T) {
 	b := newBot(t)
 	a, c := b.replica("a"), b.replica("c")
 	outcomes := make(map[bool]int)
-	for range 60 {
+	var handOver aim
+	for range 40 {
 		held := take(t, a, "chat")
 		ticket := reserve(t, c, "chat")
 		var wg sync.WaitGroup
@@ -235,9 +238,8 @@ func TestCancelAndAcquireTurnAtOnceHaveOneWinner(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		pause := rand.N(12 * time.Millisecond)
 		wg.Go(func() {
-			time.Sleep(pause) // anywhere around the hand-over
+			handOver.wait()
 			if err := ticket.Cancel(soon(t)); err != nil {
 				t.Error(err)
 			}
@@ -245,6 +247,7 @@ func TestCancelAndAcquireTurnAtOnceHaveOneWinner(t *testing.T) {
 		turn, err := c.AcquireTurn(soon(t), ticket)
 		wg.Wait()
 		outcomes[err == nil]++
+		handOver.adjust(err != nil)
 		if err == nil {
 			b.holds(turn)
 			release(t, turn)
@@ -253,5 +256,5 @@ func TestCancelAndAcquireTurnAtOnceHaveOneWinner(t *testing.T) {
 		}
 		require.Empty(t, b.tickets())
 	}
-	t.Logf("acquired %d, cancelled %d", outcomes[true], outcomes[false])
+	require.Len(t, outcomes, 2, "both must happen: %v", outcomes)
 }
