@@ -17,7 +17,12 @@ import (
 func TestSessionRestoredInAnotherClusterSaysSo(t *testing.T) {
 	t.Parallel()
 	other := testetcd.New(t, testetcd.FastTicks)
-	b := newBot(t)
+	otherClient := other.Client(t)
+	for range 100 { // its revisions are higher: only its name tells
+		_, err := otherClient.Put(soon(t), "other", "")
+		require.NoError(t, err)
+	}
+	b := newBotOn(t, testetcd.New(t, testetcd.FastTicks))
 	proxy := faultproxy.Before(t, b.etcd.Endpoints()[0])
 	a := b.replicaOn(clientThrough(t, b.etcd, proxy), "a", ttl(3*time.Second), renewEvery(300*time.Millisecond))
 	restored := collect[etcdcoord.SessionRestored](t, a)

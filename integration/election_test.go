@@ -51,6 +51,29 @@ func TestCampaignDoesNotWinOnASessionThatDiedWithEtcd(t *testing.T) {
 	require.Greater(t, elected(t, last).Fence(), won.Fence())
 }
 
+// F1, without an outage: whose key is gone does not win, however the others make room for it.
+func TestCampaignWhoseKeyIsGoneDoesNotWinWithoutOne(t *testing.T) {
+	t.Parallel()
+	b := newBot(t)
+	leader, a := b.replica("leader"), b.replica("a")
+	for range 5 {
+		l, err := leader.Lead(soon(t), "cron")
+		require.NoError(t, err)
+		campaign := leading(soon(t), a, "cron")
+		var candidates []string
+		require.Eventually(t, func() bool { candidates = b.keys("v1/elections/cron/"); return len(candidates) == 2 }, patience, time.Millisecond)
+		for _, candidate := range candidates {
+			if b.revisionOf(candidate) != int64(l.Fence()) {
+				b.delete(candidate)
+			}
+		}
+		require.NoError(t, l.Resign(soon(t)))
+		won := elected(t, campaign)
+		b.leads(a, "cron", won)
+		require.NoError(t, won.Resign(soon(t)))
+	}
+}
+
 // leads asserts that the oldest candidate in etcd is the leadership's, on the live lease of c.
 func (b *bot) leads(c *etcdcoord.Coordinator, name string, l *etcdcoord.Leadership) {
 	b.t.Helper()

@@ -44,7 +44,11 @@ func writeBlindly() int {
 	if err != nil {
 		return fail(err)
 	}
-	var woke error
+	granted, err := c.Reserve(context.Background(), "c2") // at once, for nobody is in line
+	if err != nil {
+		return fail(err)
+	}
+	var woke, tooLate error
 	var took time.Duration
 	for answers := bufio.NewScanner(os.Stdin); ; time.Sleep(writeEvery) {
 		fmt.Println("write", turn.Fence())
@@ -60,17 +64,21 @@ func writeBlindly() int {
 			began := time.Now()
 			woke = turn.AssertHeld()
 			took = time.Since(began)
+			_, tooLate = c.AcquireTurn(context.Background(), granted)
 		case "refused":
-			var lost, asCause *etcdcoord.LeaseLostError
-			_ = errors.As(woke, &lost)
-			_ = errors.As(context.Cause(turn.Context()), &asCause)
-			if lost == nil || asCause == nil {
-				return fail(fmt.Errorf("AssertHeld: %w, cause: %w", woke, context.Cause(turn.Context())))
-			}
-			fmt.Println("lost", lost.Reason, asCause.Reason, took.Microseconds())
+			fmt.Println("lost", reason(woke), reason(context.Cause(turn.Context())), reason(tooLate), took.Microseconds())
 			return exitLost
 		}
 	}
+}
+
+// reason of a loss, in one word.
+func reason(err error) etcdcoord.LostReason {
+	var lost *etcdcoord.LeaseLostError
+	if !errors.As(err, &lost) {
+		return "none"
+	}
+	return lost.Reason
 }
 
 // awaitFreeze returns when the process was frozen after last and is not any more. It never lets
@@ -118,10 +126,11 @@ func TestFrozenHolderCannotWriteAfterItsSuccessor(t *testing.T) {
 	frozen := time.Now()
 	require.NoError(t, holder.cmd.Process.Signal(syscall.SIGSTOP))
 	thawed := time.After(freeze)
-	waits := acquiring(soon(t), rival, reserve(t, rival, "c1"))
+	waits, other := acquiring(soon(t), rival, reserve(t, rival, "c1")), acquiring(soon(t), rival, reserve(t, rival, "c2"))
 	turn := acquired(t, waits)
 	within(t, frozen, life+lagOfExpiry, "the rival's turn after the freeze")
 	previous(t, turn, "a")
+	acquired(t, other)
 	require.NoError(t, store.Admit("c1", turn.Fence()))
 	proxy.Drop()
 	<-thawed
@@ -129,13 +138,14 @@ func TestFrozenHolderCannotWriteAfterItsSuccessor(t *testing.T) {
 
 	fence, err := serve()
 	require.ErrorIs(t, err, etcdcoord.ErrStaleToken, "the first write after the freeze, with %d", fence)
-	var inAssert, asCause string
+	var inAssert, asCause, whenAcquired etcdcoord.LostReason
 	var micros int
 	line = holder.hear()
-	_, err = fmt.Sscanf(line, "lost %s %s %d", &inAssert, &asCause, &micros)
+	_, err = fmt.Sscanf(line, "lost %s %s %s %d", &inAssert, &asCause, &whenAcquired, &micros)
 	require.NoError(t, err, line)
-	require.Equal(t, string(etcdcoord.Expired), inAssert)
-	require.Equal(t, string(etcdcoord.Expired), asCause)
+	require.Equal(t, etcdcoord.Expired, inAssert)
+	require.Equal(t, etcdcoord.Expired, asCause)
+	require.Equal(t, etcdcoord.Superseded, whenAcquired, "a turn that was granted before the freeze is no turn any more")
 	require.Less(t, time.Duration(micros)*time.Microsecond, 100*time.Millisecond, "AssertHeld asked somebody")
 	require.Equal(t, exitLost, holder.exitCode())
 	require.NoError(t, store.Admit("c1", turn.Fence()))
