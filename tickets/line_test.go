@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -93,22 +92,4 @@ func TestATicketCostsTheSameHoweverManyWait(t *testing.T) {
 	few, many := crowd(t, 50), crowd(t, 200)
 	require.LessOrEqual(t, few, 50*4+10, "reserve, grant, guess, leave")
 	require.LessOrEqual(t, many, 200*4+10)
-}
-
-// The bookkeeping of a long line must not be quadratic: with four times the tickets it takes about
-// four times as long, and certainly not sixteen. What counts is the best of some rounds, and there
-// are more of them while something else keeps the machine busy.
-func TestTheBookkeepingOfALongLineIsNotQuadratic(t *testing.T) {
-	const n = 4_000
-	few, many := time.Hour, time.Hour
-	for round := 1; round <= 3 || many > 10*few; round++ {
-		require.LessOrEqual(t, round, 20, "%d tickets take %v, %d take %v", n, few, 4*n, many)
-		few, many = min(few, timed(n)), min(many, timed(4*n))
-	}
-}
-
-func timed(n int) time.Duration {
-	begun := time.Now()
-	tickets.UseLine(n)
-	return time.Since(begun)
 }
