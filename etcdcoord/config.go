@@ -62,8 +62,11 @@ func (cfg Config) complete() (Config, error) {
 		field string
 		value time.Duration
 	}{
-		{"RenewEvery", cfg.RenewEvery}, {"SafetyMargin", cfg.SafetyMargin}, {"HistoryTTL", cfg.HistoryTTL},
-		{"MaxHold", cfg.MaxHold}, {"RequestTimeout", cfg.RequestTimeout},
+		{"RenewEvery", cfg.RenewEvery},
+		{"SafetyMargin", cfg.SafetyMargin},
+		{"HistoryTTL", cfg.HistoryTTL},
+		{"MaxHold", cfg.MaxHold},
+		{"RequestTimeout", cfg.RequestTimeout},
 	} {
 		if d.value < 0 {
 			return cfg, &ConfigError{d.field, fmt.Errorf("%v is negative", d.value)}

@@ -108,7 +108,8 @@ func TestBadConfigIsRefusedFieldByField(t *testing.T) {
 		"margin above the default TTL": {config{SafetyMargin: 11 * time.Second}, "SafetyMargin", []string{"11s", "10s"}},
 		"renewal at the window's end": {
 			config{SessionTTL: 8 * time.Second, SafetyMargin: 3 * time.Second, RenewEvery: 5 * time.Second},
-			"RenewEvery", []string{"5s", "SessionTTL - SafetyMargin = 5s"},
+			"RenewEvery",
+			[]string{"5s", "SessionTTL - SafetyMargin = 5s"},
 		},
 		"renewal after the window": {config{SessionTTL: 6 * time.Second, RenewEvery: 9 * time.Second}, "RenewEvery", []string{"9s", "5s"}},
 		"history below the TTL":    {config{SessionTTL: 20 * time.Second, HistoryTTL: 19 * time.Second}, "HistoryTTL", []string{"19s", "20s"}},

@@ -71,7 +71,6 @@ type option func(*settings)
 
 func historyTTL(d time.Duration) option     { return func(s *settings) { s.history = d } }
 func maxHold(d time.Duration) option        { return func(s *settings) { s.maxHold = d } }
-func requestTimeout(d time.Duration) option { return func(s *settings) { s.request = d } }
 
 // processOf makes a replica the next epoch of the process that another one belonged to.
 func processOf(r *replica) option {

@@ -84,6 +84,7 @@ func (t *stagedTurn) AssertHeld() error {
 	}
 	return context.Cause(t.ctx)
 }
+
 func (t *stagedTurn) Release(context.Context) error {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
