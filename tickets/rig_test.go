@@ -69,8 +69,8 @@ type settings struct {
 
 type option func(*settings)
 
-func historyTTL(d time.Duration) option     { return func(s *settings) { s.history = d } }
-func maxHold(d time.Duration) option        { return func(s *settings) { s.maxHold = d } }
+func historyTTL(d time.Duration) option { return func(s *settings) { s.history = d } }
+func maxHold(d time.Duration) option    { return func(s *settings) { s.maxHold = d } }
 
 // processOf makes a replica the next epoch of the process that another one belonged to.
 func processOf(r *replica) option {
