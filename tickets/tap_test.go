@@ -2,6 +2,7 @@ package tickets_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type tap struct {
 type call struct {
 	kind string
 	key  string // the first one in etcd that it names, if any
+	puts bool   // a full etcd refuses it
 }
 
 // fault is what happens to one request. The zero value lets it pass.
@@ -219,6 +221,18 @@ func (r *rule) answered(t *testing.T) {
 	case <-within(t, patience).Done():
 		require.FailNow(t, "etcd never answered")
 	}
+}
+
+// anyPut says whether etcd counts a transaction as one that needs space: puts in branches that are
+// not taken count as well.
+func anyPut(ops []clientv3.Op) bool {
+	return slices.ContainsFunc(ops, func(op clientv3.Op) bool {
+		if op.IsTxn() {
+			_, then, otherwise := op.Txn()
+			return anyPut(then) || anyPut(otherwise)
+		}
+		return op.IsPut()
+	})
 }
 
 // kindOf names a transaction after what it is for.

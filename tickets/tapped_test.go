@@ -14,7 +14,7 @@ type tappedKV struct {
 }
 
 func (k tappedKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	return through(k.tap, ctx, call{"nudge", key}, func(ctx context.Context) (*clientv3.PutResponse, error) {
+	return through(k.tap, ctx, call{"nudge", key, true}, func(ctx context.Context) (*clientv3.PutResponse, error) {
 		return k.KV.Put(ctx, key, value, opts...)
 	})
 }
@@ -33,7 +33,7 @@ func (k tappedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 	case strings.Contains(key, "/tickets/"):
 		kind = "ghost"
 	}
-	return through(k.tap, ctx, call{kind, key}, func(ctx context.Context) (*clientv3.GetResponse, error) {
+	return through(k.tap, ctx, call{kind: kind, key: key}, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return k.KV.Get(ctx, key, opts...)
 	})
 }
@@ -54,7 +54,7 @@ func (x *tappedTxn) Then(ops ...clientv3.Op) clientv3.Txn { x.then = ops; return
 func (x *tappedTxn) Else(ops ...clientv3.Op) clientv3.Txn { x.otherwise = ops; return x }
 
 func (x *tappedTxn) Commit() (*clientv3.TxnResponse, error) {
-	c := call{kindOf(x.cmps, x.then, x.otherwise), string(x.then[0].KeyBytes())}
+	c := call{kindOf(x.cmps, x.then, x.otherwise), string(x.then[0].KeyBytes()), anyPut(x.then)}
 	if c.kind == "reserve" {
 		c.key = string(x.otherwise[1].KeyBytes())
 	}
@@ -74,7 +74,7 @@ func (l tappedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrant
 	if ttl == int64(sessionTTL.Seconds()) {
 		kind = "session lease"
 	}
-	return through(l.tap, ctx, call{kind: kind}, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+	return through(l.tap, ctx, call{kind: kind, puts: true}, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return l.Lease.Grant(ctx, ttl)
 	})
 }
