@@ -38,7 +38,7 @@ type Coordinator struct {
 	epoch   *epoch        // nil while there is none to believe in
 	changed chan struct{} // closed, and made anew, whenever state or epoch change
 	run     *run          // what Start started; nil when nothing runs
-	lostErr error         // why the last epoch ended
+	lostErr error         // why there is no epoch: how the last one ended, or why there is no next one
 	cluster uint64        // id of the etcd cluster as the last epoch saw it
 	highest int64         // highest revision that epoch saw
 
@@ -190,13 +190,18 @@ func (c *Coordinator) current(ctx context.Context, op, key string) (*epoch, erro
 		}
 		select {
 		case <-changed:
+		case <-c.client.Ctx().Done():
+			return nil, fencing.Unavailable(ctx, op, key, errClientClosed)
 		case <-ctx.Done():
 			return nil, fencing.Unavailable(ctx, op, key, fmt.Errorf("no session with etcd at %v (%w): %w", c.client.Endpoints(), lostErrOr(lostErr), ctx.Err()))
 		}
 	}
 }
 
-var errNoSession = errors.New("it was just lost")
+var (
+	errNoSession    = errors.New("it was just lost")
+	errClientClosed = errors.New("the etcd client is closed; close it after Stop")
+)
 
 func lostErrOr(err error) error {
 	if err == nil {

@@ -55,6 +55,11 @@ func (c *Coordinator) heal(ctx context.Context, r *run) error {
 			return err
 		}
 		c.cfg.Logger.Warn("no session yet", "replica", c.cfg.ReplicaID, "err", err)
+		c.set(func() { // for those who wait: it may be news to them, a replica id that is somebody else's now
+			if c.run == r {
+				c.lostErr = err
+			}
+		})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -222,6 +222,9 @@ func (c *Coordinator) leave(ctx context.Context, s *session.Session) error {
 // revoke tries until etcd confirms, says no, or ctx ends.
 func (c *Coordinator) revoke(ctx context.Context, s *session.Session) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		if c.client.Ctx().Err() != nil {
+			return errClientClosed // a closed client would try a hundred times before it says so
+		}
 		request, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 		err := s.Revoke(request)
 		cancel()
@@ -232,6 +235,8 @@ func (c *Coordinator) revoke(ctx context.Context, s *session.Session) error {
 		select {
 		case <-ctx.Done():
 			return err
+		case <-c.client.Ctx().Done():
+			return errClientClosed
 		case <-time.After(pause):
 		}
 	}
