@@ -92,7 +92,7 @@ func TestThousandsOfTurnsAndTicketsShareALeaseAndCostNoGoroutines(t *testing.T) 
 		}, many)
 		require.Equal(t, many, a.Stats().TurnsHeld)
 		require.Equal(t, many, c.Stats().TicketsWaiting)
-		require.LessOrEqual(t, settled(t, running), idle+5)
+		settlesAt(t, running, idle+5)
 		b.sessionLeases(a, c, 2*(many/1000+1))
 
 		// The callers that wait have a goroutine each, and those are all.
@@ -100,13 +100,13 @@ func TestThousandsOfTurnsAndTicketsShareALeaseAndCostNoGoroutines(t *testing.T) 
 		for i := range many {
 			waiting[i] = acquiring(context.Background(), c, tickets[i])
 		}
-		require.LessOrEqual(t, settled(t, running), idle+many+5)
+		settlesAt(t, running, idle+many+5)
 
 		require.NoError(t, a.Stop(soon(t))) // one revoke frees them all
 		for i := range many {
 			require.NoError(t, (<-waiting[i]).err)
 		}
-		require.LessOrEqual(t, settled(t, running), idle+5)
+		settlesAt(t, running, idle+5)
 		require.NoError(t, c.Stop(soon(t)))
 	})
 	b.noTickets()
@@ -195,9 +195,15 @@ func settled(t testing.TB, running func() int) (least int) {
 	t.Helper()
 	least = running()
 	require.Positive(t, least)
-	for range 20 {
-		time.Sleep(10 * time.Millisecond)
+	for range 5 {
+		time.Sleep(20 * time.Millisecond)
 		least = min(least, running())
 	}
 	return least
+}
+
+// settlesAt waits until running counts no more than limit.
+func settlesAt(t testing.TB, running func() int, limit int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return running() <= limit }, 10*time.Second, 50*time.Millisecond, "goroutines stay: more than %d", limit)
 }
