@@ -204,7 +204,8 @@ func TestATriggerDuringAReserveIsNotForgotten(t *testing.T) {
 	}()
 	stalled.answered(t)
 	release(t, turn)
-	require.Len(t, env.kvs(env.schema.Nudge(key, int64(a.session.Lease()), 0)).Kvs, 1)
+	inbox := env.schema.Nudge(key, int64(a.session.Lease()), 0)
+	eventually(t, "no nudge", func() bool { return len(env.kvs(inbox).Kvs) == 1 })
 	a.TriggerAll() // certainly before the answer
 	close(answer)
 	release(t, acquire(t, got(t, reserved)))
