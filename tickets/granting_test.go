@@ -186,11 +186,21 @@ func TestATriggerDuringAGrantIsNotForgotten(t *testing.T) {
 	require.Equal(t, 2, a.tap.count("grant"))
 }
 
+// hearsAll returns when the replica, which waits for the key "marker", has heard of every nudge so far.
+func (b *bench) hearsAll(r *replica) {
+	b.t.Helper()
+	asked := r.tap.first("grant", fault{})
+	b.put(b.schema.Nudge("marker", int64(r.session.Lease()), 0), "", r.session.Lease())
+	asked.happened(b.t)
+}
+
 // The nudge overtakes the answer of the Reserve that it is for.
 func TestATriggerDuringAReserveIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	env, a, b := two(t)
 	a.tap.every("audit", drop) // it would help
+	b.take(t, "marker")
+	acquiring(within(t, patience), a.reserve(t, "marker"))
 	turn := b.take(t, key)
 	answer := make(chan struct{})
 	stalled := a.tap.first("reserve", fault{stall: answer})
@@ -206,7 +216,7 @@ func TestATriggerDuringAReserveIsNotForgotten(t *testing.T) {
 	release(t, turn)
 	inbox := env.schema.Nudge(key, int64(a.session.Lease()), 0)
 	eventually(t, "no nudge", func() bool { return len(env.kvs(inbox).Kvs) == 1 })
-	a.TriggerAll() // certainly before the answer
+	env.hearsAll(a)
 	close(answer)
 	release(t, acquire(t, got(t, reserved)))
 }

@@ -152,7 +152,9 @@ func TestARevokedHistoryLeaseIsReplaced(t *testing.T) {
 			return env.kvs(env.schema.Holder("another key")).Kvs[0].Lease != lease
 		})
 		revoke(env, "another key") // the record that names b again would hang on this one
+		before := a.tap.count("leave")
 		require.NoError(t, ticket.Cancel(within(t, patience)))
+		require.Equal(t, 2, a.tap.count("leave")-before)
 		require.Empty(t, env.tickets(key))
 		require.Contains(t, env.record(key), itoa(first.Fence()))
 	})
