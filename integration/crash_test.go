@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -126,6 +127,27 @@ func TestKilledWaiterBehindALiveHolderIsGoneBeforeItsTurn(t *testing.T) {
 	next := acquired(t, behind)
 	within(t, began, 0, "hand-over over a dead waiter")
 	previous(t, next, "a")
+}
+
+// Not only when somebody next looks, once in a second.
+func TestTheNextInLineIsToldWhenADeadReplicasLeaseEnds(t *testing.T) {
+	t.Parallel()
+	const rounds = 9
+	b := newBot(t)
+	dies, next := b.replica("a"), b.replica("b")
+	var took []time.Duration
+	for range rounds {
+		take(t, dies, "chat") // in a new epoch from the second round on
+		waits := acquiring(soon(t), next, reserve(t, next, "chat"))
+		began := time.Now()
+		b.revoke(dies)
+		turn := acquired(t, waits)
+		took = append(took, time.Since(began))
+		release(t, turn)
+	}
+	slices.Sort(took)
+	t.Logf("hand-over from a dead replica: %v", took)
+	require.Less(t, took[rounds/2], 250*time.Millisecond)
 }
 
 // B9: two live processes with one id.
