@@ -63,9 +63,9 @@ func (e *Elector) audit(entries []entry) {
 	defer cancel()
 	reg, _ := e.cfg.Session.Registration()
 	ops := make([]clientv3.Op, 0, 1+2*len(entries))
-	ops = append(ops, clientv3.OpGet(reg, clientv3.WithKeysOnly()))
+	ops = append(ops, clientv3.OpGet(reg)) // whole, like our keys, for the lease
 	for _, at := range entries {
-		ops = append(ops, clientv3.OpGet(at.own.key, clientv3.WithKeysOnly()),
+		ops = append(ops, clientv3.OpGet(at.own.key),
 			clientv3.OpGet(at.own.prefix, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
 	}
 	answer, err := e.commit(ctx, nil, ops, nil)
@@ -74,7 +74,7 @@ func (e *Elector) audit(entries []entry) {
 		return // whether the session lives is not decided here
 	}
 	// Without the registration the session is lost, and its keys with it: that is no eviction.
-	if e.sawRegistration(read(answer, 0)) != nil {
+	if e.cfg.Session.SawRegistration(read(answer, 0).Kvs) != nil {
 		return
 	}
 	for i, at := range entries {

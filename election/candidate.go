@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/andresayac/botmesh-etcd/internal/backend"
+	"github.com/andresayac/botmesh-etcd/internal/session"
 )
 
 var (
@@ -18,8 +19,6 @@ var (
 	errGone = errors.New("the candidate key was removed")
 	// errInTheWay: a key of our candidate's name that we did not put.
 	errInTheWay = errors.New("a stranger's key has our candidate's name")
-	// errUnsettled: it cannot be told yet whether a put was or will be applied.
-	errUnsettled = errors.New("an earlier put is not settled yet")
 )
 
 // candidate is our key in one election, as far as we know about it.
@@ -59,6 +58,9 @@ func (e *Elector) commit(ctx context.Context, ifs []clientv3.Cmp, then, otherwis
 }
 
 // read is the i-th answer of a transaction, which was a get.
+//
+// Whoever asks for the lease of a key must get it whole: etcd 3.7 leaves the lease out of answers
+// that are asked for keys only.
 func read(answer *clientv3.TxnResponse, i int) *clientv3.GetResponse {
 	return (*clientv3.GetResponse)(answer.Responses[i].GetResponseRange())
 }
@@ -85,7 +87,7 @@ func (e *Elector) put(ctx context.Context, c *candidate, alone bool) error {
 	answer, err := e.commit(ctx,
 		[]clientv3.Cmp{free, clientv3.Compare(clientv3.ModRevision(reg), "=", mod)},
 		[]clientv3.Op{clientv3.OpPut(c.key, e.cfg.ReplicaID, clientv3.WithLease(e.cfg.Session.Lease()))},
-		[]clientv3.Op{look, clientv3.OpGet(reg, clientv3.WithKeysOnly())})
+		[]clientv3.Op{look, clientv3.OpGet(reg)})
 	if err != nil {
 		return e.notEntered(c, mod, err)
 	}
@@ -93,8 +95,8 @@ func (e *Elector) put(ctx context.Context, c *candidate, alone bool) error {
 		c.rev = answer.Header.Revision
 		return nil
 	}
-	if err := e.sawRegistration(read(answer, 1)); err != nil {
-		return err
+	if e.cfg.Session.SawRegistration(read(answer, 1).Kvs) != nil {
+		return errDead
 	}
 	present := read(answer, 0).Kvs
 	switch {
@@ -126,73 +128,17 @@ func (e *Elector) notEntered(c *candidate, mod int64, err error) error {
 	return err
 }
 
-// sawRegistration takes note of our registration as read in a transaction. Without it the session is lost.
-func (e *Elector) sawRegistration(registration *clientv3.GetResponse) error {
-	if len(registration.Kvs) == 0 {
-		e.cfg.Session.Lose(errors.New("its registration is gone"))
-		return errDead
-	}
-	e.cfg.Session.Bumped(registration.Kvs[0].ModRevision)
-	return nil
-}
-
 // settle finds out what became of a put of unknown outcome, and makes sure that it cannot be applied
-// later. After nil c.ghost is 0, and c.rev is set if the put was applied. Repeating is safe: putting
-// the registration once more than needed only makes puts in flight try again.
+// later. After nil c.ghost is 0, and c.rev is set if the put was applied.
 func (e *Elector) settle(ctx context.Context, c *candidate) error {
-	if c.final {
-		return e.look(ctx, c)
-	}
-	reg, _ := e.cfg.Session.Registration()
-	answer, err := e.commit(ctx, []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0),
-		clientv3.Compare(clientv3.ModRevision(reg), "=", c.ghost),
-	},
-		[]clientv3.Op{clientv3.OpPut(reg, e.cfg.Session.RegistrationValue(), clientv3.WithLease(e.cfg.Session.Lease()))},
-		[]clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), clientv3.OpGet(reg, clientv3.WithKeysOnly())})
-	switch {
-	case backend.Classify(err) == backend.LeaseGone:
-		e.cfg.Session.Lose(err)
+	created, err := e.cfg.Session.Settle(ctx, c.key, c.ghost, c.final)
+	if errors.Is(err, session.ErrLost) {
 		return errDead
-	case backend.Classify(err) == backend.NoSpace:
-		return e.look(ctx, c)
-	case err != nil:
-		return err
-	case answer.Succeeded:
-		e.cfg.Session.Bumped(answer.Header.Revision)
-		c.ghost = 0
-		return nil
 	}
-	return e.resolve(c, answer)
-}
-
-// look is settle without a put, for a put that was answered, and while etcd is full.
-func (e *Elector) look(ctx context.Context, c *candidate) error {
-	reg, _ := e.cfg.Session.Registration()
-	answer, err := e.commit(ctx, nil,
-		[]clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), clientv3.OpGet(reg, clientv3.WithKeysOnly())}, nil)
-	if err != nil {
-		return err
+	if err == nil {
+		c.rev, c.ghost = created, 0
 	}
-	return e.resolve(c, answer)
-}
-
-// resolve reads the answer {own key, registration}: both as of one revision, which is what proves
-// that an absent key stays absent.
-func (e *Elector) resolve(c *candidate, answer *clientv3.TxnResponse) error {
-	registration := read(answer, 1)
-	if err := e.sawRegistration(registration); err != nil {
-		return err
-	}
-	if own := read(answer, 0); len(own.Kvs) > 0 {
-		c.rev, c.ghost = own.Kvs[0].CreateRevision, 0
-		return nil
-	}
-	if !c.final && registration.Kvs[0].ModRevision == c.ghost {
-		return errUnsettled // etcd is full: the put may be applied when there is space again
-	}
-	c.ghost = 0
-	return nil
+	return err
 }
 
 // verify looks, in one transaction, whether our key is there as we put it, with nobody before it.
@@ -202,7 +148,7 @@ func (e *Elector) verify(ctx context.Context, c *candidate) (bool, error) {
 		clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.rev),
 		clientv3.Compare(clientv3.LeaseValue(c.key), "=", e.cfg.Session.Lease()),
 		clientv3.Compare(clientv3.CreateRevision(c.prefix), ">", c.rev-1).WithPrefix(),
-	}, nil, []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly())})
+	}, nil, []clientv3.Op{clientv3.OpGet(c.key)}) // whole, for the lease
 	if err != nil {
 		return false, err
 	}

@@ -2,7 +2,6 @@ package tickets
 
 import (
 	"context"
-	"errors"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -52,10 +51,8 @@ func (q *Queue) auditSome(places []place) {
 		return
 	}
 	q.cfg.Session.Saw(answer.Header.Revision)
-	if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].Lease != q.lease {
-		// Not this or that ticket: everything that hung on the lease is gone.
-		q.cfg.Session.Lose(errors.New("the registration is gone"))
-		return
+	if q.cfg.Session.SawRegistration(answer.Responses[0].GetResponseRange().Kvs) != nil {
+		return // not this or that ticket: everything that hung on the lease is gone
 	}
 	for i, p := range places {
 		own := answer.Responses[1+2*i].GetResponseRange().Kvs

@@ -3,7 +3,6 @@ package tickets
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -129,9 +128,8 @@ func (q *Queue) reserved(t *Ticket, mod int64, answer *clientv3.TxnResponse) (ag
 			Op: "reserve", Key: t.key, Reason: fencing.Backend,
 			Err: fmt.Errorf("the key of a free slot, %q, is in etcd; it is being removed, try again", own[0].Key),
 		}
-	case len(registration) == 0 || registration[0].Lease != q.lease:
+	case q.cfg.Session.SawRegistration(registration) != nil:
 		q.forget(t)
-		q.cfg.Session.Lose(errors.New("the registration is gone"))
 		return false, ErrEpochEnded
 	case registration[0].ModRevision <= mod:
 		// Not a bump, so the compare cannot have failed. Sending again could go on for ever.
@@ -141,7 +139,6 @@ func (q *Queue) reserved(t *Ticket, mod int64, answer *clientv3.TxnResponse) (ag
 			Err: fmt.Errorf("etcd went back: registration at revision %d, seen at %d", registration[0].ModRevision, mod),
 		}
 	}
-	q.cfg.Session.Bumped(registration[0].ModRevision)
 	return true, nil
 }
 

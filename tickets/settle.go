@@ -5,9 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/andresayac/botmesh-etcd/internal/backend"
+	"github.com/andresayac/botmesh-etcd/internal/session"
 )
 
 // haunt turns a ticket whose Reserve has an unknown outcome into a ghost: the settle job finds out
@@ -70,68 +68,20 @@ func (q *Queue) settleGhosts(ctx context.Context) (done bool) {
 }
 
 // settle makes one attempt for one ghost.
-//
-// The ghost's request compares the registration with t.mod. Once one answer says that its key is
-// absent and that the registration has moved on, it can never be applied.
 func (q *Queue) settle(ctx context.Context, t *Ticket) verdict {
-	request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
-	defer cancel()
-	if t.final {
-		return q.readGhost(request, t)
-	}
-	registration, _ := q.cfg.Session.Registration()
-	own := q.keyOf(t)
-	answer, err := q.cfg.Client.Txn(request).
-		If(clientv3.Compare(clientv3.CreateRevision(own), "=", 0),
-			clientv3.Compare(clientv3.ModRevision(registration), "=", t.mod)).
-		Then(clientv3.OpPut(registration, q.cfg.Session.RegistrationValue(), clientv3.WithLease(q.cfg.Session.Lease()))).
-		Else(clientv3.OpGet(own, clientv3.WithKeysOnly()), clientv3.OpGet(registration, clientv3.WithKeysOnly())).
-		Commit()
-	switch backend.Classify(err) {
-	case backend.None:
-	case backend.LeaseGone:
-		q.cfg.Session.Lose(err)
-		return settled
-	case backend.NoSpace:
-		return q.readGhost(request, t)
-	default:
-		// Repeating is safe: a late copy of this very bump settles the ghost as well.
+	created, err := q.cfg.Session.Settle(ctx, q.keyOf(t), t.mod, t.final)
+	switch {
+	case errors.Is(err, session.ErrLost):
+		return settled // its lease takes it along
+	case errors.Is(err, session.ErrNeedsSpace):
+		return needsSpace // the slot stays in use
+	case err != nil:
 		q.cfg.Logger.Debug("settle failed", "key", t.key, "err", err)
 		return undecided
-	}
-	q.cfg.Session.Saw(answer.Header.Revision)
-	if answer.Succeeded {
-		q.cfg.Session.Bumped(answer.Header.Revision)
-		q.forget(t)
-		return settled
-	}
-	found := answer.Responses[0].GetResponseRange().Kvs
-	seen := answer.Responses[1].GetResponseRange().Kvs
-	switch {
-	case len(found) > 0:
-		q.exorcise(t, found[0].CreateRevision)
-	case len(seen) == 0 || seen[0].Lease != q.lease:
-		q.cfg.Session.Lose(errors.New("the registration is gone"))
+	case created != 0:
+		q.exorcise(t, created)
 	default:
-		q.cfg.Session.Bumped(seen[0].ModRevision)
 		q.forget(t)
-	}
-	return settled
-}
-
-// readGhost looks for the ghost without a put, because etcd is full. Absent is good enough only if
-// its request cannot be applied any more; else the slot stays in use until there is space for a bump.
-func (q *Queue) readGhost(ctx context.Context, t *Ticket) verdict {
-	answer, err := q.cfg.Client.Get(ctx, q.keyOf(t), clientv3.WithKeysOnly())
-	switch {
-	case err != nil:
-		return undecided
-	case len(answer.Kvs) > 0:
-		q.exorcise(t, answer.Kvs[0].CreateRevision)
-	case t.final:
-		q.forget(t)
-	default:
-		return needsSpace
 	}
 	return settled
 }

@@ -241,6 +241,8 @@ func kindOf(cmps []clientv3.Cmp, then, otherwise []clientv3.Op) string {
 	switch {
 	case len(cmps) == 0 && first.Rev() != 0:
 		return "skipped"
+	case len(cmps) == 0 && strings.Contains(string(first.KeyBytes()), "/tickets/"):
+		return "ghost" // its key, and then the registration; an audit asks the other way round
 	case len(cmps) == 0:
 		return "audit"
 	case first.IsTxn():

@@ -85,7 +85,7 @@ func (s *Session) register(ctx context.Context) (bool, error) {
 	}
 	s.Saw(answer.Header.Revision)
 	if answer.Succeeded {
-		s.Bumped(answer.Header.Revision)
+		s.bumped(answer.Header.Revision)
 	}
 	return answer.Succeeded, nil
 }
@@ -107,7 +107,7 @@ func (s *Session) registeredAfterAll(ctx context.Context, lost error) (bool, err
 		return false, fmt.Errorf("register: %w", lost)
 	}
 	s.Saw(answer.Header.Revision)
-	s.Bumped(answer.Kvs[0].ModRevision)
+	s.bumped(answer.Kvs[0].ModRevision)
 	return true, nil
 }
 

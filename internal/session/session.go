@@ -15,7 +15,7 @@ import (
 	"github.com/andresayac/botmesh-etcd/internal/keys"
 )
 
-// ErrLost is why a session ended without Close: it was not renewed in time, or etcd says that its
+// ErrLost is why a session ended without End: it was not renewed in time, or etcd says that its
 // lease or registration is gone.
 var ErrLost = errors.New("session lost")
 
@@ -135,11 +135,7 @@ func (s *Session) Registration() (key string, mod int64) {
 	return s.key, s.mod
 }
 
-// RegistrationValue is what a bump of the registration must put again.
-func (s *Session) RegistrationValue() string { return s.value }
-
-// Bumped takes note of a newer mod revision of the registration.
-func (s *Session) Bumped(mod int64) {
+func (s *Session) bumped(mod int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mod = max(s.mod, mod)

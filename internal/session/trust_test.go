@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/andresayac/botmesh-etcd/internal/session"
@@ -196,8 +197,10 @@ func TestRevisionsOnlyRise(t *testing.T) {
 		id, revision := s.Cluster()
 		require.EqualValues(t, 7, id)
 		require.EqualValues(t, 40, revision)
-		s.Bumped(50)
-		s.Bumped(45)
+		for _, mod := range []int64{50, 45} {
+			kv := &mvccpb.KeyValue{ModRevision: mod, Lease: int64(s.Lease())}
+			require.NoError(t, s.SawRegistration([]*mvccpb.KeyValue{kv}))
+		}
 		key, mod := s.Registration()
 		require.Equal(t, "/p/v1/replicas/r", key)
 		require.EqualValues(t, 50, mod)
