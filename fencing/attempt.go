@@ -33,7 +33,7 @@ func (p *EtcdLeases) attempt(ctx context.Context, ttl time.Duration) (*attempt, 
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	_, err := clientv3.RetryLeaseClient(p.client).LeaseGrant(ctx,
 		&etcdserverpb.LeaseGrantRequest{ID: int64(a.lease), TTL: seconds}, grpc.WaitForReady(true))
-	if err = clientError(ctx, err); err == nil || errors.Is(err, rpctypes.ErrLeaseExist) {
+	if err = rpctypes.Error(err); err == nil || errors.Is(err, rpctypes.ErrLeaseExist) {
 		return a, nil // it exists: an answer was lost below us, and the request repeated
 	}
 	switch backend.Classify(err) {
@@ -42,16 +42,6 @@ func (p *EtcdLeases) attempt(ctx context.Context, ttl time.Duration) (*attempt, 
 		p.ends.setUnborn(a.lease)
 	}
 	return nil, err
-}
-
-// clientError does for a request made beside clientv3 what clientv3 does for its own.
-func clientError(ctx context.Context, err error) error {
-	err = rpctypes.Error(err)
-	var ofEtcd rpctypes.EtcdError
-	if err != nil && !errors.As(err, &ofEtcd) && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }
 
 // write puts owner's record in place of seen, if seen still is what stands there. Otherwise wrote

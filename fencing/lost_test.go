@@ -99,6 +99,22 @@ func TestSecondAttemptIsSafeFromTheFirst(t *testing.T) {
 		r.set(revoke, nil)
 		r.cleanedUp(r.p, "k", g)
 	})
+	t.Run("whose write, an extension, arrives late", func(t *testing.T) {
+		t.Parallel()
+		r, kept := newRig(t), newLate()
+		first, err := r.p.Acquire(t.Context(), "k", "a", long)
+		require.NoError(t, err)
+		r.set(write, kept.fault)
+		_, err = r.p.Renew(briefly(t), "k", "a", first.Token, long)
+		unavailable(t, err, fencing.Timeout)
+		r.set(write, nil)
+		r.set(revoke, loseRequest) // the late write still finds its lease
+		g, err := r.p.Renew(t.Context(), "k", "a", first.Token, long)
+		require.NoError(t, err)
+		require.NoError(t, (<-kept.kept)())
+		r.set(revoke, nil)
+		r.cleanedUp(r.p, "k", g)
+	})
 	t.Run("whose write was applied", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
@@ -285,6 +301,27 @@ func TestGrantThatComesAfterItsEndIsNeverReportedAsHeld(t *testing.T) {
 			r.nothingRemains(r.leases())
 		})
 	}
+}
+
+// So slow that even etcd has ended the lease before the write arrived.
+func TestWriteThatComesAfterItsEtcdLeaseIsATimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g, err := r.p.Acquire(t.Context(), "old", "a", long)
+	require.NoError(t, err)
+	r.set(write, func(ctx context.Context, send func(context.Context) error) error {
+		ids := r.leases()
+		if _, err := r.Revoke(ctx, ids[len(ids)-1]); err != nil {
+			return err
+		}
+		return send(ctx)
+	})
+	_, err = r.p.Acquire(t.Context(), "new", "a", long)
+	unavailable(t, err, fencing.Timeout)
+	_, err = r.p.Renew(t.Context(), "old", "a", g.Token, long)
+	unavailable(t, err, fencing.Timeout)
+	r.set(write, nil)
+	r.cleanedUp(r.p, "old", g)
 }
 
 func TestCancelledCallReturnsTheCallersCause(t *testing.T) {
