@@ -45,17 +45,20 @@ func (l *Leadership) Resign(ctx context.Context) error {
 func (e *Elector) release(l *Leadership) bool {
 	_ = l.hold.AssertHeld() // a session that is over by the clock, but does not know yet: lost, not released
 	l.hold.End(ErrReleased)
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if !errors.Is(context.Cause(l.hold.Context()), ErrReleased) {
 		return false // it stays among the leaders, for Lost to be told
 	}
-	if e.leaders[l.Name()] == l {
+	e.mu.Lock()
+	first, freed := e.leaders[l.Name()] == l, l.freed
+	if first {
 		delete(e.leaders, l.Name())
 		e.slots[l.Name()].phase = leaving
+	}
+	e.mu.Unlock()
+	if first {
 		e.cfg.Logger.Info("leadership resigned", "replica", e.cfg.ReplicaID, "key", l.Name(), "fence", l.Fence())
 	}
-	return !l.freed
+	return !freed
 }
 
 // resigned frees the slot, once.

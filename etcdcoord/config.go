@@ -118,9 +118,9 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// maxTTL is about 273 years: etcd accepts a lease of 9,000,000,000 seconds, and the leases of holder
+// maxTTL is about 263 years: etcd accepts a lease of 9,000,000,000 seconds, and the leases of holder
 // records live a little longer than HistoryTTL.
-const maxTTL = 8_600_000_000 * time.Second
+const maxTTL = 8_300_000_000 * time.Second
 
 // checkDurations looks at the durations together. Each error names both values.
 func (cfg Config) checkDurations() error {

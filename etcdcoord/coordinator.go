@@ -125,7 +125,7 @@ func (c *Coordinator) reserve(ctx context.Context, key string, opts []ReserveOpt
 // *CoordinationUnavailableError on ctx's deadline (it wraps context.DeadlineExceeded) or when etcd
 // refuses; the cause of a cancelled ctx. ErrTicketSpent and ErrForeignTicket change nothing.
 func (c *Coordinator) AcquireTurn(ctx context.Context, t *Ticket) (*Turn, error) {
-	if t == nil || !t.Belongs(c.history) {
+	if !t.Belongs(c.history) {
 		return nil, ErrForeignTicket
 	}
 	return t.Acquire(ctx)

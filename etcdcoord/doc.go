@@ -39,7 +39,8 @@
 //   - Turns are granted in the order of Reserve, over all replicas, among those that are still there.
 //   - Fence() rises with every grant of a key, across crashes, restarts, idle clean-up and compaction.
 //   - The holder is told before anybody else can be granted what it held.
-//   - Every call returns by its context; every error has a type; nothing is left in etcd.
+//   - Every call returns by its context. Every error can be told with errors.Is or errors.As, and what
+//     a lost answer may have left in etcd is cleaned up.
 //
 // # Not guaranteed
 //

@@ -3,7 +3,6 @@ package etcdcoord
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/andresayac/botmesh-etcd/election"
 	"github.com/andresayac/botmesh-etcd/fencing"
@@ -54,17 +53,11 @@ func (c *Coordinator) openEpoch(ctx context.Context, known *peers.Known) (*epoch
 		e.session.End(err)
 		e.end(fencing.Stopped, err, nil)
 		e.close()
-		revoke, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonLimit)
-		defer cancel()
-		if again := s.Revoke(revoke); again != nil {
-			c.cfg.Logger.Warn("lease of a failed start was not revoked, it will run out", "replica", c.cfg.ReplicaID, "err", again)
-		}
+		s.Abandon()
 		return nil, err
 	}
 	return e, nil
 }
-
-const abandonLimit = 2 * time.Second
 
 // start opens the two watches and waits until both are open: from then on no trigger is missed.
 func (e *epoch) start(ctx context.Context, c *Coordinator, known *peers.Known) error {

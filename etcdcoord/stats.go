@@ -3,14 +3,12 @@ package etcdcoord
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/andresayac/botmesh-etcd/tickets"
 )
 
 // Stats is a snapshot of what a Coordinator has and has done since New.
 type Stats struct {
-	State     string        // "new", "running", "healing" or "stopped"
-	ReplicaID string        //
+	State     string // "new", "running", "healing" or "stopped"
+	ReplicaID string
 	LeaseID   int64         // of the session; 0 without one
 	TTL       time.Duration // that etcd granted
 	TrustLeft time.Duration // until the session ends if no renewal succeeds
@@ -62,7 +60,7 @@ func (c *Coordinator) Stats() Stats {
 		return s
 	}
 	s.LeaseID, s.TTL, s.TrustLeft = int64(e.session.Lease()), e.session.TTL(), e.session.TrustLeft()
-	var n tickets.Counts = e.queue.Counts()
+	n := e.queue.Counts()
 	s.TurnsHeld, s.TicketsWaiting, s.Reserving, s.Leaving, s.Ghosts = n.Held, n.Waiting, n.InFlight, n.Leaving, n.Ghosts
 	s.Leading, s.Campaigning = e.elector.Counts()
 	return s

@@ -2,12 +2,30 @@ package tickets
 
 import (
 	"context"
+	"time"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/andresayac/botmesh-etcd/fencing"
 )
+
+// auditEvery is how long a lost trigger, or a ticket deleted by hand, stays unnoticed.
+const auditEvery = time.Second
+
+// audit looks after everything that no trigger told.
+func (q *Queue) audit() {
+	ticker := time.NewTicker(auditEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-q.life.Done():
+			return
+		case <-ticker.C:
+			q.auditAll()
+		}
+	}
+}
 
 // auditBatch is how many keys one read asks about: two operations each, at most 128 in all.
 const auditBatch = 60

@@ -40,6 +40,13 @@ func (q *Queue) grant(ctx context.Context, t *Ticket) (done bool) {
 	request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
 	defer cancel()
 	answer, err := q.sendGrant(request, t, noPuts)
+	var prev record
+	var warm bool
+	if err != nil {
+		q.cfg.Logger.Debug("grant failed", "key", t.key, "fence", t.fence, "err", err)
+	} else if answer.Succeeded {
+		prev, warm = q.judge(t.key, q.readRecord(answer.Responses[0].GetResponseRange().Kvs), t.fence)
+	}
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -47,11 +54,11 @@ func (q *Queue) grant(ctx context.Context, t *Ticket) (done bool) {
 	if q.ended {
 		return true
 	}
-	if err == nil {
-		q.grantAnsweredLocked(t, answer)
-		return true
+	if err != nil {
+		return q.grantFailedLocked(t, err)
 	}
-	return q.grantFailedLocked(t, err)
+	q.grantAnsweredLocked(t, answer, prev, warm)
+	return true
 }
 
 // sendGrant puts the record under the guard that the ticket exists and is head. Repeating it is
@@ -80,20 +87,20 @@ func (q *Queue) sendGrant(ctx context.Context, t *Ticket, noPuts bool) (*clientv
 	return answer, err
 }
 
-func (q *Queue) grantAnsweredLocked(t *Ticket, answer *clientv3.TxnResponse) {
+// grantAnsweredLocked takes in the answer, and what it says of the holder before.
+func (q *Queue) grantAnsweredLocked(t *Ticket, answer *clientv3.TxnResponse, prev record, warm bool) {
 	q.cfg.Session.Saw(answer.Header.Revision)
 	kvs := answer.Responses[0].GetResponseRange().Kvs
 	switch {
 	case t.state == leaving:
 		// Given up meanwhile. Now it is known who has to be named again.
 		if answer.Succeeded {
-			t.prev, _ = q.judge(t.key, q.readRecord(kvs), t.fence)
+			t.prev = prev
 		}
 		q.cfg.Janitor.Go(func(ctx context.Context) bool { return q.leave(ctx, t) })
 	case t.state != waiting:
 		// The audit was faster.
 	case answer.Succeeded:
-		prev, warm := q.judge(t.key, q.readRecord(kvs), t.fence)
 		q.grantedLocked(t, prev, warm)
 	case len(kvs) == 0 || kvs[0].CreateRevision != t.fence:
 		q.lostLocked(t, errGone)
@@ -119,8 +126,6 @@ func (q *Queue) grantFailedLocked(t *Ticket, err error) (done bool) {
 		// It would be refused again.
 		q.giveUpLocked(t, fencing.Unavailable(context.Background(), "acquire turn", t.key, err))
 		return true
-	default:
-		q.cfg.Logger.Debug("grant failed", "key", t.key, "fence", t.fence, "err", err)
 	}
 	// Still dirty, and the same job tries again: queued, so that no second one is made.
 	t.dirty, t.queued = true, true

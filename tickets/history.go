@@ -67,8 +67,9 @@ func (h *History) leaseFor(ctx context.Context, key string) (clientv3.LeaseID, e
 	request, cancel := backend.WithTimeout(ctx, h.limit)
 	defer cancel()
 	taken := time.Now()
-	// A record put at the end of the lease's time of use must still live for ttl.
-	answer, err := h.client.Grant(request, int64(math.Ceil((h.ttl + h.ttl/rotations).Seconds())))
+	// A record that was put at the end of the lease's time of use, for a turn that was held for almost
+	// as long as needs no new record, must still live for ttl.
+	answer, err := h.client.Grant(request, int64(math.Ceil((h.ttl + 2*h.fresh()).Seconds())))
 	if err != nil {
 		return 0, err
 	}
@@ -79,10 +80,14 @@ func (h *History) leaseFor(ctx context.Context, key string) (clientv3.LeaseID, e
 	return h.lease, nil
 }
 
+// fresh is how long a lease is used for new records, and how old the record of a turn that is given
+// back may be without being put again.
+func (h *History) fresh() time.Duration { return h.ttl / rotations }
+
 func (h *History) current(key string) (clientv3.LeaseID, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lease == 0 || time.Since(h.taken) > h.ttl/rotations {
+	if h.lease == 0 || time.Since(h.taken) > h.fresh() {
 		return 0, false
 	}
 	if _, ok := h.keys[key]; !ok {

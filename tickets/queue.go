@@ -39,15 +39,15 @@ type Events struct {
 
 // Queue is this replica's part of all keys' queues, for as long as one session lasts.
 type Queue struct {
-	cfg      Config
-	me       record // without a fence
-	lease    int64
-	ready    chan struct{} // closed when the inbox watch was opened for the first time
-	readied  sync.Once
-	life     context.Context
-	quit     context.CancelFunc
-	wg       sync.WaitGroup
-	warnOnce sync.Map // strange keys that were reported
+	cfg     Config
+	me      record // without a fence
+	lease   int64
+	ready   chan struct{} // closed when the inbox watch was opened for the first time
+	readied sync.Once
+	life    context.Context
+	quit    context.CancelFunc
+	wg      sync.WaitGroup
+	strange reported
 
 	mu       sync.Mutex // guards the fields below, all lines and all tickets
 	lines    map[string]*line

@@ -73,7 +73,7 @@ func (q *Queue) judge(key string, found record, fence int64) (prev record, warm 
 	return unknown, false
 }
 
-// value of a ticket's key; for people, nothing reads it but other commands.
+// ticketValue is the value of a ticket's key. It is for people: nothing here reads it.
 type ticketValue struct {
 	Replica     string `json:"replica"`
 	Incarnation string `json:"incarnation"`

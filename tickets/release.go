@@ -114,6 +114,7 @@ func (q *Queue) leave(ctx context.Context, t *Ticket) (done bool) {
 }
 
 func (q *Queue) leaveFailed(t *Ticket, history clientv3.LeaseID, err error) {
+	q.cfg.Logger.Debug("leave failed", "key", t.key, "fence", t.fence, "err", err)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.last = err
@@ -122,15 +123,13 @@ func (q *Queue) leaveFailed(t *Ticket, history clientv3.LeaseID, err error) {
 		q.cfg.History.leaseGone(history) // the only lease that can fail it: the nudge's is guarded by its ticket
 	case backend.NoSpace:
 		t.noPuts = true // deletes work in a full etcd
-	default:
-		q.cfg.Logger.Debug("leave failed", "key", t.key, "fence", t.fence, "err", err)
 	}
 }
 
 // recordAfter is what the leaving ticket does to the record of who was granted last.
 func (q *Queue) recordAfter(ctx context.Context, t *Ticket) (clientv3.LeaseID, []clientv3.Op) {
 	q.mu.Lock()
-	held, named, noPuts, prev, eager := t.held, t.named, t.noPuts, t.prev, t.eager
+	held, named, noPuts, prev, eager := t.turn != nil, t.named, t.noPuts, t.prev, t.eager
 	q.mu.Unlock()
 	holder := q.cfg.Schema.Holder(t.key)
 	put := func(r record) (clientv3.LeaseID, *clientv3.Op) {
@@ -145,8 +144,8 @@ func (q *Queue) recordAfter(ctx context.Context, t *Ticket) (clientv3.LeaseID, [
 		return history, &op
 	}
 	if held {
-		// A held key is not idle: what was written when a long turn was granted may be about to run out.
-		if time.Since(named) < q.cfg.History.ttl/2 {
+		// A held key is not idle: the time of what was written when the turn was granted has run meanwhile.
+		if time.Since(named) < q.cfg.History.fresh() {
 			return 0, nil
 		}
 		history, op := put(q.me.with(t.fence))

@@ -2,6 +2,7 @@ package tickets
 
 import (
 	"context"
+	"sync"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -41,7 +42,29 @@ func (q *Queue) removeStrayNudge(kv *mvccpb.KeyValue) {
 
 // warnStrange logs once per key: a foreign value may be read again with every turn.
 func (q *Queue) warnStrange(key, what string) {
-	if _, again := q.warnOnce.LoadOrStore(key, true); !again {
+	if q.strange.first(key) {
 		q.cfg.Logger.Warn(what, "replica", q.cfg.ReplicaID, "etcd_key", key)
 	}
+}
+
+// reported are the keys that were logged. The memory is small: whoever fills etcd with strange keys
+// may fill the log, but not this process.
+type reported struct {
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+const reportedKeys = 1000
+
+func (r *reported) first(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, again := r.keys[key]; again {
+		return false
+	}
+	if r.keys == nil || len(r.keys) >= reportedKeys {
+		r.keys = make(map[string]struct{})
+	}
+	r.keys[key] = struct{}{}
+	return true
 }

@@ -21,13 +21,12 @@ type Ticket struct {
 	dirty  bool  // a trigger came since the last grant was sent: it may be head without knowing
 	queued bool  // a grant is about to be sent
 	busy   bool  // a grant is under way
-	held   bool  // Acquire has returned it
 	noPuts bool  // etcd is full: leave without a put
 	prev   record
 	warm   bool
 	mod    int64 // a ghost's: the mod revision of the registration that the lost Reserve carried
 	final  bool  // a ghost's: its Reserve cannot be applied any more, only may have been
-	turn   *Turn
+	turn   *Turn // nil unless Acquire has returned it
 	// named is a moment before the record was put that names the ticket. AcquireTurn may be called
 	// long after that, and the record's time runs meanwhile.
 	named time.Time
@@ -61,6 +60,9 @@ func (t *Ticket) Key() string { return t.key }
 
 // Fence is the ticket's place, and the fence of the turn that it becomes.
 func (t *Ticket) Fence() fencing.Token {
+	if t == nil || t.queue == nil {
+		return 0
+	}
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
 	return fencing.Token(t.fence)
@@ -87,7 +89,6 @@ func (t *Ticket) Cancel(ctx context.Context) error {
 }
 
 // Belongs says whether the ticket is of the process whose history this is.
-func (t *Ticket) Belongs(h *History) bool { return t.queue != nil && t.queue.cfg.History == h }
-
-// Acquire waits for the ticket's turn; see Queue.Acquire.
-func (t *Ticket) Acquire(ctx context.Context) (*Turn, error) { return t.queue.Acquire(ctx, t) }
+func (t *Ticket) Belongs(h *History) bool {
+	return t != nil && t.queue != nil && t.queue.cfg.History == h
+}

@@ -2,7 +2,6 @@ package tickets
 
 import (
 	"context"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -80,21 +79,4 @@ func (q *Queue) sweepInbox(ctx context.Context) (done bool) {
 		q.removeStrayNudge(kv)
 	}
 	return true
-}
-
-// auditEvery is how long a lost trigger, or a ticket deleted by hand, stays unnoticed.
-const auditEvery = time.Second
-
-// audit looks after everything that no trigger told.
-func (q *Queue) audit() {
-	ticker := time.NewTicker(auditEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-q.life.Done():
-			return
-		case <-ticker.C:
-			q.auditAll()
-		}
-	}
 }

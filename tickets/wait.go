@@ -14,8 +14,11 @@ import (
 // the ticket is gone; *CoordinationUnavailableError on ctx's deadline or when etcd refuses; the
 // cause of a cancelled ctx; what End was given when the coordinator stops. ErrTicketSpent changes
 // nothing.
-func (q *Queue) Acquire(ctx context.Context, t *Ticket) (*Turn, error) {
-	begun := time.Now()
+func (t *Ticket) Acquire(ctx context.Context) (*Turn, error) {
+	if t == nil || t.queue == nil {
+		return nil, ErrForeignTicket
+	}
+	q, begun := t.queue, time.Now()
 	q.mu.Lock()
 	if t.spent {
 		q.mu.Unlock()
@@ -58,7 +61,7 @@ func (q *Queue) take(t *Ticket, begun time.Time) (*Turn, error) {
 		<-t.gone // End follows, and knows whether this is a loss or a stop
 		return nil, t.err
 	}
-	t.state, t.held = holding, true
+	t.state = holding
 	q.cfg.History.remember(t.key, t.fence)
 	turn := &Turn{
 		hold:  hold.New(t.key, fencing.Token(t.fence), q.cfg.Session.Check),

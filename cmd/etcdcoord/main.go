@@ -1,5 +1,4 @@
-// Command etcdcoord is the coordinator's command line: it shows the product at work and looks
-// after what lives in etcd.
+// Command etcdcoord is the coordinator's command line: it shows the product at work.
 //
 // Exit codes: 0 ok; 1 the command's own "no" (for demo: a broken promise); 64 wrong usage; 69 etcd
 // did not answer; 130 interrupted.

@@ -37,8 +37,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		if err == nil && registered {
 			return s, nil
 		}
-		s.End(ErrLost)
-		s.abandon()
+		s.Abandon()
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +113,9 @@ func (s *Session) registeredAfterAll(ctx context.Context, lost error) (bool, err
 // abandonLimit bounds the clean-up of an Open that failed.
 const abandonLimit = 2 * time.Second
 
-func (s *Session) abandon() {
+// Abandon ends a session on which nothing was built, and revokes its lease as well as it can.
+func (s *Session) Abandon() {
+	s.End(ErrLost)
 	ctx, cancel := context.WithTimeout(context.Background(), min(abandonLimit, s.cfg.RequestTimeout))
 	defer cancel()
 	if err := s.Revoke(ctx); err != nil {

@@ -88,7 +88,6 @@ func (s *Session) renew(ctx context.Context) backend.Kind {
 		s.endLocked(fmt.Errorf("%w: etcd says that the lease is gone", ErrLost))
 	case err != nil:
 		s.renewErr = err
-		s.cfg.Logger.Debug("renewal failed", "replica", s.cfg.ReplicaID, "trust_left", s.trust.left(now), "err", err)
 	case s.err == nil && !s.trust.open(now):
 		// The window ended while the answer was under way, and somebody may have been told so.
 		s.renewErr = nil

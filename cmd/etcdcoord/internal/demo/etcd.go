@@ -21,6 +21,7 @@ type backing struct {
 	ttl     time.Duration   // of a session, as this etcd grants it
 	cluster *testetcd.Cluster
 	client  *clientv3.Client
+	own     string // the prefix that was made for this run, and goes with it; "" before
 }
 
 func openBacking(ctx context.Context, o Options) (_ *backing, err error) {
@@ -45,13 +46,16 @@ func openBacking(ctx context.Context, o Options) (_ *backing, err error) {
 	if err := b.options.Ping(ctx, b.client); err != nil {
 		return b, err
 	}
-	b.ttl, err = b.grantedTTL(ctx, o.TTL)
+	if b.ttl, err = b.grantedTTL(ctx, o.TTL); err != nil {
+		return b, err
+	}
 	// That etcd is there is known now. A replica can wait: with passwords, several that start at a
 	// time keep a small machine busy for seconds.
 	b.options.DialTimeout = max(b.options.DialTimeout, 15*time.Second)
 	// Two demos on one etcd, or a demo beside real bots, must not meet.
-	b.options.Prefix = strings.TrimSuffix(b.options.Prefix, "/") + "/demo/" + randomHex() + "/"
-	return b, err
+	b.own = strings.TrimSuffix(b.options.Prefix, "/") + "/demo/" + randomHex() + "/"
+	b.options.Prefix = b.own
+	return b, nil
 }
 
 // grantedTTL is what etcd makes of ttl: it has a minimum, and knows whole seconds only.
@@ -70,12 +74,12 @@ func (b *backing) grantedTTL(ctx context.Context, ttl time.Duration) (time.Durat
 func (b *backing) close() error {
 	var errs []error
 	if b.client != nil {
-		if b.cluster == nil && b.options.Prefix != "" && strings.Contains(b.options.Prefix, "/demo/") {
+		if b.cluster == nil && b.own != "" {
 			ctx, cancel := context.WithTimeout(context.Background(), b.options.CommandTimeout)
-			_, err := b.client.Delete(ctx, b.options.Prefix, clientv3.WithPrefix())
+			_, err := b.client.Delete(ctx, b.own, clientv3.WithPrefix())
 			cancel()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("keys under %s were not removed: %w", b.options.Prefix, err))
+				errs = append(errs, fmt.Errorf("keys under %s were not removed: %w", b.own, err))
 			}
 		}
 		errs = append(errs, b.client.Close())
