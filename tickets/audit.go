@@ -55,11 +55,12 @@ func (q *Queue) auditAll() {
 
 func (q *Queue) auditSome(places []place) {
 	registration, _ := q.cfg.Session.Registration()
-	ops := []clientv3.Op{clientv3.OpGet(registration, clientv3.WithKeysOnly())}
+	// Not keys-only where the lease counts: etcd 3.7 leaves it out of such answers.
+	ops := []clientv3.Op{clientv3.OpGet(registration)}
 	for _, p := range places {
 		ops = append(ops,
 			clientv3.OpGet(q.keyOf(p.ticket), clientv3.WithKeysOnly()),
-			clientv3.OpGet(q.cfg.Schema.Tickets(p.ticket.key), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
+			clientv3.OpGet(q.cfg.Schema.Tickets(p.ticket.key), clientv3.WithFirstCreate()...))
 	}
 	request, cancel := context.WithTimeout(q.life, q.cfg.RequestTimeout)
 	defer cancel()

@@ -92,7 +92,7 @@ func (q *Queue) leave(ctx context.Context, t *Ticket) (done bool) {
 	if behind.put != nil {
 		ops = append(ops, *behind.put)
 	}
-	head := clientv3.OpGet(q.cfg.Schema.Tickets(t.key), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
+	head := clientv3.OpGet(q.cfg.Schema.Tickets(t.key), clientv3.WithFirstCreate()...)
 	own := q.keyOf(t)
 	answer, err := q.cfg.Client.Txn(request).
 		If(clientv3.Compare(clientv3.CreateRevision(own), "=", t.fence)).
@@ -181,7 +181,7 @@ func (q *Queue) lookBehind(ctx context.Context, t *Ticket) next {
 	}
 	look, cancel := context.WithTimeout(ctx, guessLimit)
 	defer cancel()
-	answer, err := q.cfg.Client.Get(look, q.cfg.Schema.Tickets(t.key), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+	answer, err := q.cfg.Client.Get(look, q.cfg.Schema.Tickets(t.key), clientv3.WithPrefix(),
 		clientv3.WithMinCreateRev(t.fence+1), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend),
 		clientv3.WithLimit(1), clientv3.WithSerializable())
 	if err != nil || len(answer.Kvs) == 0 {

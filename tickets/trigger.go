@@ -71,7 +71,7 @@ func (q *Queue) readInbox() {
 func (q *Queue) sweepInbox(ctx context.Context) (done bool) {
 	request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
 	defer cancel()
-	answer, err := q.cfg.Client.Get(request, q.cfg.Schema.Inbox(q.lease), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	answer, err := q.cfg.Client.Get(request, q.cfg.Schema.Inbox(q.lease), clientv3.WithPrefix())
 	if err != nil {
 		return false
 	}
