@@ -254,6 +254,6 @@ func (e *Elector) leaves(c *campaign) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.campaigns[c.own.name] == c { // else the slot may be somebody else's by now
-		e.slots[c.own.name].phase = leaving
+		e.slots[c.own.name].leaving = true
 	}
 }

@@ -68,7 +68,6 @@ func (e *Elector) won(own candidate) (*Leadership, error) {
 		return nil, err
 	}
 	e.leaders[own.name] = l
-	e.slots[own.name].phase = leading
 	e.auditLocked()
 	e.mu.Unlock()
 	return l, nil

@@ -52,7 +52,7 @@ func (e *Elector) release(l *Leadership) bool {
 	first, freed := e.leaders[l.Name()] == l, l.freed
 	if first {
 		delete(e.leaders, l.Name())
-		e.slots[l.Name()].phase = leaving
+		e.slots[l.Name()].leaving = true
 	}
 	e.mu.Unlock()
 	if first {
@@ -90,7 +90,7 @@ func (e *Elector) letGo(own candidate) {
 		return
 	}
 	e.mu.Lock()
-	e.slots[own.name].phase = leaving
+	e.slots[own.name].leaving = true
 	e.mu.Unlock()
 	e.untilGone(own, func() { e.free(own.name) })
 }

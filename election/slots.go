@@ -5,20 +5,11 @@ import (
 	"slices"
 )
 
-// phase is what the candidate key of a name is used for.
-type phase int
-
-const (
-	campaigning phase = iota
-	leading
-	leaving // nobody wants it any more, but it is not known to be gone
-)
-
 // slot is the right to our candidate key of one name. The key is named after the lease, so there
 // can be only one at a time; the next contender starts when the key is known to be gone.
 type slot struct {
-	phase phase
-	queue []*waiter // FIFO
+	leaving bool      // nobody wants the key any more, but it is not known to be gone
+	queue   []*waiter // FIFO
 }
 
 type waiter struct {
@@ -36,11 +27,11 @@ func (e *Elector) take(ctx context.Context, name string, try bool) error {
 	}
 	s := e.slots[name]
 	if s == nil {
-		e.slots[name] = &slot{phase: campaigning}
+		e.slots[name] = &slot{}
 		e.mu.Unlock()
 		return nil
 	}
-	if try && (s.phase != leaving || len(s.queue) > 0) {
+	if try && (!s.leaving || len(s.queue) > 0) {
 		e.mu.Unlock()
 		return ErrNotElected
 	}
@@ -91,7 +82,7 @@ func (e *Elector) freeLocked(name string) {
 		delete(e.slots, name)
 		return
 	}
-	s.phase = campaigning
+	s.leaving = false
 	s.queue[0].turn <- true
 	rest := s.queue[:0:0]
 	for _, w := range s.queue[1:] {

@@ -178,14 +178,17 @@ func (c *Coordinator) current(ctx context.Context, op, key string) (*epoch, erro
 	}
 	for {
 		c.mu.Lock()
-		state, e, changed, lostErr := c.state, c.epoch, c.changed, c.lostErr
+		state, e, changed, why := c.state, c.epoch, c.changed, c.lostErr
 		c.mu.Unlock()
+		if e != nil {
+			why = e.session.Check()
+		}
 		switch {
 		case state == isNew:
 			return nil, ErrNotStarted
 		case state == isStopped:
 			return nil, ErrStopped
-		case e != nil && e.session.Check() == nil:
+		case e != nil && why == nil:
 			return e, nil
 		}
 		select {
@@ -193,22 +196,12 @@ func (c *Coordinator) current(ctx context.Context, op, key string) (*epoch, erro
 		case <-c.client.Ctx().Done():
 			return nil, fencing.Unavailable(ctx, op, key, errClientClosed)
 		case <-ctx.Done():
-			return nil, fencing.Unavailable(ctx, op, key, fmt.Errorf("no session with etcd at %v (%w): %w", c.client.Endpoints(), lostErrOr(lostErr), ctx.Err()))
+			return nil, fencing.Unavailable(ctx, op, key, fmt.Errorf("no session with etcd at %v (%w): %w", c.client.Endpoints(), why, ctx.Err()))
 		}
 	}
 }
 
-var (
-	errNoSession    = errors.New("it was just lost")
-	errClientClosed = errors.New("the etcd client is closed; close it after Stop")
-)
-
-func lostErrOr(err error) error {
-	if err == nil {
-		return errNoSession
-	}
-	return err
-}
+var errClientClosed = errors.New("the etcd client is closed; close it after Stop")
 
 // set changes what verbs see.
 func (c *Coordinator) set(change func()) {
