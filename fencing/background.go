@@ -16,9 +16,12 @@ const (
 	choreWorkers = 32
 	// choreWarning is the failed attempt at which a chore that does not succeed is logged.
 	choreWarning = 8
+	// detachedPause is before the second attempt of a chore that came after Close.
+	detachedPause = 20 * time.Millisecond
 )
 
-// chores is the janitor, with a count of what is not done yet, so that Close can wait for it.
+// chores is the janitor, with a count of what is not done yet, so that Close can wait for it. What
+// comes after Close, from a verb that did not obey its context, is tried for DetachedLimit all the same.
 type chores struct {
 	janitor *janitor.Janitor
 	log     *slog.Logger
@@ -26,6 +29,7 @@ type chores struct {
 	mu      sync.Mutex // guards the fields below
 	pending int
 	quiet   chan struct{} // made by close; closed when nothing is pending
+	closed  bool          // the janitor drops what it is given
 }
 
 func newChores(log *slog.Logger) *chores {
@@ -36,8 +40,12 @@ func newChores(log *slog.Logger) *chores {
 // error is only for the log. attrs say what it is about.
 func (c *chores) do(what string, attempt func(ctx context.Context) (done bool, err error), attrs ...any) {
 	c.mu.Lock()
+	defer c.mu.Unlock() // the janitor must not be closed meanwhile
+	if c.closed {
+		go c.detached(what, attempt, attrs...)
+		return
+	}
 	c.pending++
-	c.mu.Unlock()
 	failed := 0
 	c.janitor.Go(func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, backend.DetachedLimit)
@@ -56,6 +64,25 @@ func (c *chores) do(what string, attempt func(ctx context.Context) (done bool, e
 	})
 }
 
+// detached does without the janitor, for a bounded time.
+func (c *chores) detached(what string, attempt func(ctx context.Context) (done bool, err error), attrs ...any) {
+	ctx, cancel := context.WithTimeout(context.Background(), backend.DetachedLimit)
+	defer cancel()
+	for pause := detachedPause; ; pause *= 2 {
+		done, err := attempt(ctx)
+		if done {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			c.log.Warn(what+" did not succeed after the lease provider was closed; etcd does it when the etcd lease runs out",
+				append(attrs, "err", err)...)
+			return
+		}
+	}
+}
+
 func (c *chores) finished() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +93,7 @@ func (c *chores) finished() {
 }
 
 // close waits until nothing is pending, but not longer than patience, drops what is left, and
-// returns when no goroutine remains.
+// returns when no goroutine of the janitor remains.
 func (c *chores) close(patience time.Duration) {
 	quiet := make(chan struct{})
 	c.mu.Lock()
@@ -76,12 +103,13 @@ func (c *chores) close(patience time.Duration) {
 		c.quiet = quiet
 	}
 	c.mu.Unlock()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-quiet:
-	case <-timer.C:
-		c.log.Warn("lease provider closed with clean-up left to do; etcd does it when the etcd leases run out")
+	closedWithin(quiet, patience)
+	c.mu.Lock()
+	c.closed = true
+	left := c.pending
+	c.mu.Unlock()
+	if left > 0 {
+		c.log.Warn("lease provider closed with clean-up left to do; etcd does it when the etcd leases run out", "left", left)
 	}
 	c.janitor.Close()
 }

@@ -80,6 +80,8 @@
 //	the answer comes after the TTL      taken back; ErrUnavailable from Acquire, ErrLeaseLost from Renew
 //	a timer fires late                  Acquire through the same provider revokes first: free on time
 //	etcd is unreachable at the end      revoked when it is back, or ended by etcd itself
+//	Close overtakes a verb              it may finish, else ErrClosed after almost two seconds; what an
+//	                                    Acquire may have left is revoked, and a Release goes on, for two more
 //	the process dies or calls Close     etcd ends the lease at its own, rounded up time
 //	the machine was suspended           LeaseGrant.Left counts the time in suspend, and is 0
 //	etcd's space is used up             Acquire and Renew fail with NoSpace; release and expiry work

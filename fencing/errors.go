@@ -24,7 +24,7 @@ var (
 	ErrInvalidTTL = errors.New("invalid TTL")
 	// ErrInvalidConfig says that a LeaseConfig, or the client beside it, cannot be used.
 	ErrInvalidConfig = errors.New("invalid configuration")
-	// ErrClosed says that Close was called before: make a new provider.
+	// ErrClosed says that Close was called before, or did not wait any longer: make a new provider.
 	ErrClosed = errors.New("lease provider is closed")
 	// ErrStaleToken matches every *StaleTokenError: a newer holder has been seen already, and the
 	// caller's work must not be written.

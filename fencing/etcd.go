@@ -61,12 +61,12 @@ type EtcdLeases struct {
 	timeout time.Duration
 	log     *slog.Logger
 
+	verbs    *underWay
 	chores   *chores
 	ends     *ends
 	releases releases
 
-	mu     sync.Mutex // guards the fields below
-	closed bool
+	mu     sync.Mutex          // guards the field below
 	warned map[string]struct{} // etcd keys whose unreadable record was logged
 }
 
@@ -90,6 +90,7 @@ func NewLeaseProvider(client *clientv3.Client, cfg LeaseConfig) (*EtcdLeases, er
 		keys:    keys.New(cfg.Prefix),
 		timeout: cfg.RequestTimeout,
 		log:     cfg.Logger,
+		verbs:   newUnderWay(),
 		chores:  newChores(cfg.Logger),
 		warned:  make(map[string]struct{}),
 	}
@@ -99,15 +100,12 @@ func NewLeaseProvider(client *clientv3.Client, cfg LeaseConfig) (*EtcdLeases, er
 }
 
 // Close ends the provider's timers and background work and frees no lease: what is held stays held
-// in etcd until its own etcd lease runs out, which is the TTL rounded up. Clean-up that is already
-// due is given two more seconds. Verbs called afterwards return ErrClosed; verbs under way should
-// have returned before. Closing again does nothing.
+// in etcd until its own etcd lease runs out, which is the TTL rounded up. Verbs called afterwards
+// return ErrClosed. Those under way have almost two seconds to finish; then their contexts end, with
+// ErrClosed as the cause. Clean-up that is due then, theirs too, is given two more seconds. Closing
+// again does nothing.
 func (p *EtcdLeases) Close() {
-	p.mu.Lock()
-	first := !p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if first {
+	if p.verbs.close() {
 		p.ends.close()
 		p.chores.close(backend.DetachedLimit)
 	}
@@ -148,23 +146,17 @@ func (p *EtcdLeases) Holder(ctx context.Context, key string) (holder LeaseHolder
 func (p *EtcdLeases) Guard(g LeaseGrant) clientv3.Cmp { return Guard(p.keys.Lease(g.Key), g.Token) }
 
 // begin is how every verb but Release begins: not on a closed provider, not with a context that has
-// ended, and not without any limit.
+// ended, and not without any limit. The verb calls what it returns at its very end.
 func (p *EtcdLeases) begin(ctx context.Context, op, key string) (context.Context, context.CancelFunc, error) {
-	if err := p.open(op, key); err != nil {
+	leave, err := p.verbs.enter(op, key)
+	if err != nil {
 		return nil, nil, err
 	}
 	if err := ctx.Err(); err != nil {
+		leave()
 		return nil, nil, Unavailable(ctx, op, key, err)
 	}
 	ctx, cancel := backend.WithTimeout(ctx, p.timeout)
-	return ctx, cancel, nil
-}
-
-func (p *EtcdLeases) open(op, key string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("%s %q: %w", op, key, ErrClosed)
-	}
-	return nil
+	ctx, unbind := p.verbs.bound(ctx)
+	return ctx, func() { unbind(); cancel(); leave() }, nil
 }

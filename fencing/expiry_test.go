@@ -125,19 +125,30 @@ func TestTimerDoesNotHitWhatAnotherProcessOfTheOwnerExtended(t *testing.T) {
 }
 
 // A process that died leaves an etcd lease that nobody else knows but from the record.
-func TestExtensionRevokesTheEtcdLeaseOfAProcessThatIsGone(t *testing.T) {
+func TestEtcdLeaseOfAProcessThatIsGoneIsRevokedByWhoGoesOn(t *testing.T) {
 	t.Parallel()
-	prefix := testetcd.Prefix(t)
-	w, client := newWire(t)
-	gone, p := provider(t, client, prefix), provider(t, testetcd.Shared(t).Client(t), prefix)
-	g, err := gone.Acquire(t.Context(), "k", "a", long)
-	require.NoError(t, err)
-	gone.Close()
-	_, err = p.Renew(t.Context(), "k", "a", g.Token, long)
-	require.NoError(t, err)
-	d := newDirect(t, prefix)
-	require.Eventually(t, func() bool { return !d.lives(w.leases()[0]) }, soon, pause)
-	require.Equal(t, g.Token, held(t, p, "k").Token)
+	for name, goOn := range map[string]func(p *fencing.EtcdLeases, g fencing.LeaseGrant) error{
+		"extend": func(p *fencing.EtcdLeases, g fencing.LeaseGrant) error {
+			_, err := p.Renew(t.Context(), g.Key, g.Owner, g.Token, long)
+			return err
+		},
+		"release": func(p *fencing.EtcdLeases, g fencing.LeaseGrant) error {
+			return p.Release(t.Context(), g.Key, g.Owner, g.Token)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prefix := testetcd.Prefix(t)
+			w, client := newWire(t)
+			gone, p := provider(t, client, prefix), provider(t, testetcd.Shared(t).Client(t), prefix)
+			g, err := gone.Acquire(t.Context(), "k", "a", long)
+			require.NoError(t, err)
+			gone.Close()
+			require.NoError(t, goOn(p, g))
+			d := newDirect(t, prefix)
+			require.Eventually(t, func() bool { return !d.lives(w.leases()[0]) }, soon, pause)
+		})
+	}
 }
 
 // The revoke at the end is held up, as by a slow etcd. Whoever asks through the same provider does

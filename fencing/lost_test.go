@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/andresayac/botmesh-etcd/fencing"
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
@@ -232,6 +233,18 @@ func TestExtensionAfterALostOneSucceeds(t *testing.T) {
 			r.cleanedUp(r.p, "k", renewed)
 		})
 	}
+}
+
+func TestRefusedExtensionLeavesNoEtcdLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g, err := r.p.Acquire(t.Context(), "k", "a", long)
+	require.NoError(t, err)
+	r.set(write, func(context.Context, func(context.Context) error) error { return rpctypes.ErrGRPCPermissionDenied })
+	_, err = r.p.Renew(t.Context(), "k", "a", g.Token, long)
+	unavailable(t, err, fencing.Denied)
+	r.set(write, nil)
+	r.cleanedUp(r.p, "k", g)
 }
 
 func TestReleaseAfterALostExtensionLeavesNothing(t *testing.T) {

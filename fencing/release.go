@@ -2,7 +2,6 @@ package fencing
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -16,19 +15,23 @@ func (p *EtcdLeases) Release(ctx context.Context, key, owner string, token Token
 	if err := CheckLease(key, owner); err != nil {
 		return err
 	}
-	if err := p.open("release", key); err != nil {
+	leave, err := p.verbs.enter("release", key)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	if token <= 0 {
 		return nil // never granted
 	}
 	ctx, cancel := backend.ForGivingBack(ctx, p.timeout)
 	defer cancel()
+	ctx, unbind := p.verbs.bound(ctx)
+	defer unbind()
 	for {
 		seen, err := p.look(ctx, key)
 		if err != nil {
 			p.releaseLater(key, owner, token)
-			return unconfirmed(ctx, key, err)
+			return Unconfirmed(ctx, "release", key, err)
 		}
 		if !seen.heldBy(owner) || seen.token != token {
 			return nil
@@ -38,7 +41,7 @@ func (p *EtcdLeases) Release(ctx context.Context, key, owner string, token Token
 			if !seen.alone {
 				p.releaseLater(key, owner, token)
 			}
-			return unconfirmed(ctx, key, err)
+			return Unconfirmed(ctx, "release", key, err)
 		}
 		if freed {
 			return nil
@@ -68,23 +71,14 @@ func (p *EtcdLeases) free(ctx context.Context, seen record) (freed bool, err err
 	return err == nil, err
 }
 
-// unconfirmed is what the caller of a Release is told that goes on in the background. Unlike other
-// verbs it answers ErrUnavailable also when its context was cancelled meanwhile.
-func unconfirmed(ctx context.Context, key string, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		err = errors.Join(cause, err)
-	}
-	return Unavailable(context.WithoutCancel(ctx), "release", key, err)
-}
-
 // releases are the Releases that could not even read the record, and go on in the background until
 // they have.
 //
 // Such a release must not hit what its owner is granted after it. Under the token that is to be
 // released that can happen: the record may still be there, and then Acquire extends it. A release
-// in the background therefore deletes only a record that it has read while no Acquire or Renew of
-// this owner was under way here, under a compare with what it read, and it is dropped as soon as
-// the token is granted again.
+// in the background therefore acts only while no Acquire or Renew of this owner is under way here,
+// under a compare with the record that it read before it looked whether one is; and it is dropped
+// as soon as the token is granted again.
 type releases struct {
 	mu     sync.Mutex // guards the map and all in it
 	owners map[owned]*ownerState
@@ -97,7 +91,6 @@ type owned struct{ owner, key string }
 type ownerState struct {
 	pending map[Token]struct{}
 	writers int // Acquire and Renew under way
-	begun   int // how many writers there have been
 }
 
 // state is the state of o, made if need be. The caller holds mu and calls tidy in the end.
@@ -123,7 +116,6 @@ func (r *releases) holdBack(owner, key string) (resume func()) {
 	defer r.mu.Unlock()
 	s := r.state(o)
 	s.writers++
-	s.begun++
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -153,17 +145,16 @@ func (r *releases) add(o owned, token Token) bool {
 	return !known
 }
 
-// mayAct says whether the release is still wanted, whether it may act at the moment, and which
-// writer was the last to begin.
-func (r *releases) mayAct(o owned, token Token) (wanted, may bool, begun int) {
+// mayAct says whether the release is still wanted, and whether it may act at the moment.
+func (r *releases) mayAct(o owned, token Token) (wanted, may bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.owners[o]
 	if s == nil {
-		return false, false, 0
+		return false, false
 	}
 	_, wanted = s.pending[token]
-	return wanted, wanted && s.writers == 0, s.begun
+	return wanted, wanted && s.writers == 0
 }
 
 func (p *EtcdLeases) releaseLater(key, owner string, token Token) {
@@ -182,8 +173,7 @@ func (p *EtcdLeases) releaseLater(key, owner string, token Token) {
 
 // releaseOnce is one try in the background.
 func (p *EtcdLeases) releaseOnce(ctx context.Context, o owned, token Token) (done bool, err error) {
-	wanted, may, begun := p.releases.mayAct(o, token)
-	if !may {
+	if wanted, may := p.releases.mayAct(o, token); !may {
 		return !wanted, nil
 	}
 	seen, err := p.look(ctx, o.key)
@@ -193,8 +183,10 @@ func (p *EtcdLeases) releaseOnce(ctx context.Context, o owned, token Token) (don
 	if !seen.heldBy(o.owner) || seen.token != token {
 		return true, nil
 	}
-	if wanted, may, now := p.releases.mayAct(o, token); !may || now != begun {
-		return !wanted, nil // a writer has begun: what was read may be its record
+	// A writer that has begun since may have written what was read. If it has ended as well, it has
+	// superseded this release, or nobody believes in what it wrote.
+	if wanted, may := p.releases.mayAct(o, token); !may {
+		return !wanted, nil
 	}
 	freed, err := p.free(ctx, seen)
 	return freed || err != nil && seen.alone, err

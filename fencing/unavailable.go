@@ -38,3 +38,25 @@ func timeoutCause(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// Unconfirmed is what a verb that gives something back says when etcd has not confirmed it in time
+// and it goes on without the caller. ctx is the context of the waiting, last the error of the last
+// attempt, if there was one. Unlike Unavailable it has its type also when ctx was cancelled: what
+// is given back is still there, and who only looks for ErrUnavailable must hear of it.
+func Unconfirmed(ctx context.Context, op, key string, last error) *CoordinationUnavailableError {
+	u := &CoordinationUnavailableError{Op: op, Key: key, Reason: Backend}
+	kind := backend.Classify(last)
+	switch {
+	case kind == backend.NoSpace:
+		u.Reason = NoSpace
+	case kind == backend.Denied:
+		u.Reason = Denied
+	case kind == backend.Timeout, errors.Is(ctx.Err(), context.DeadlineExceeded):
+		u.Reason, last = Timeout, timeoutCause(ctx, last)
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(last, cause) {
+		last = errors.Join(cause, last)
+	}
+	u.Err = errors.Join(last, errors.New("not confirmed; it goes on in the background"))
+	return u
+}
