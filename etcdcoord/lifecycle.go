@@ -10,6 +10,7 @@ import (
 	"github.com/andresayac/botmesh-etcd/internal/backend"
 	"github.com/andresayac/botmesh-etcd/internal/peers"
 	"github.com/andresayac/botmesh-etcd/internal/session"
+	"github.com/andresayac/botmesh-etcd/tickets"
 )
 
 // run is what one Start started. Its fields are the supervisor's until done, then Stop's.
@@ -194,6 +195,7 @@ func (c *Coordinator) finish(ctx context.Context, r *run, provider *fencing.Etcd
 	if r.epoch != nil {
 		r.epoch.end(fencing.Stopped, nil, ErrStopped) // for one that was opened while Stop began
 		r.epoch.session.End(ErrStopped)
+		c.unname(ctx, r.epoch.queue)
 	}
 	var err error
 	if r.unrevoked != nil {
@@ -206,6 +208,16 @@ func (c *Coordinator) finish(ctx context.Context, r *run, provider *fencing.Etcd
 		provider.Close()
 	}
 	return err
+}
+
+// unname takes turns that were granted and never begun out of the records. There are few of them, if
+// any. An etcd that is slow with this is slow with the revoke, too, which does not wait for long.
+func (c *Coordinator) unname(ctx context.Context, q *tickets.Queue) {
+	limit, cancel := context.WithTimeout(ctx, unnameLimit)
+	defer cancel()
+	if err := q.Unname(limit); err != nil {
+		c.cfg.Logger.Debug("others will take turns that were not begun for held ones", "replica", c.cfg.ReplicaID, "err", err)
+	}
 }
 
 // leave revokes the lease. Just before it says so in the registration, but the revoke does not
@@ -242,7 +254,10 @@ func (c *Coordinator) revoke(ctx context.Context, s *session.Session) error {
 	}
 }
 
-const markLimit = 50 * time.Millisecond
+const (
+	markLimit   = 50 * time.Millisecond
+	unnameLimit = 500 * time.Millisecond
+)
 
 // lockToStop aborts every start that is under way or waits, so that Stop need not wait for them.
 func (c *Coordinator) lockToStop(ctx context.Context) error {

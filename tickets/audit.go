@@ -59,7 +59,7 @@ func (q *Queue) auditSome(places []place) {
 	ops := []clientv3.Op{clientv3.OpGet(registration)}
 	for _, p := range places {
 		ops = append(ops,
-			clientv3.OpGet(q.keyOf(p.ticket), clientv3.WithKeysOnly()),
+			clientv3.OpGet(q.keyOf(p.ticket)),
 			clientv3.OpGet(q.cfg.Schema.Tickets(p.ticket.key), clientv3.WithFirstCreate()...))
 	}
 	request, cancel := context.WithTimeout(q.life, q.cfg.RequestTimeout)
@@ -86,9 +86,7 @@ func (q *Queue) audited(p place, revision int64, own, head []*mvccpb.KeyValue) {
 		return // a member that has not even seen the ticket made
 	}
 	if len(head) > 0 {
-		if _, _, _, ok := q.cfg.Schema.ParseTicket(string(head[0].Key)); !ok || head[0].Lease == 0 {
-			q.removeStray(head[0])
-		}
+		q.removeStrayTicket(head[0])
 	}
 	t := p.ticket
 	q.mu.Lock()
@@ -96,14 +94,21 @@ func (q *Queue) audited(p place, revision int64, own, head []*mvccpb.KeyValue) {
 		q.mu.Unlock()
 		return
 	}
-	if len(own) == 0 || own[0].CreateRevision != t.fence {
-		turn := t.turn
+	gone := len(own) == 0 || own[0].CreateRevision != t.fence
+	if gone || own[0].Lease != q.lease {
+		why, turn := errGone, t.turn
+		if !gone {
+			why = errSpoiled // it would outlive this replica, and block the key for ever
+		}
 		if turn != nil {
-			turn.hold.Lose(fencing.Evicted, errGone)
+			turn.hold.Lose(fencing.Evicted, why)
 			turn.stopTimer()
 		}
-		q.lostLocked(t, errGone)
+		q.lostLocked(t, why)
 		q.mu.Unlock()
+		if !gone {
+			q.removeStray(own[0]) // only now: its holder has been told
+		}
 		if turn != nil {
 			q.cfg.Events.TurnLost(turn.Key(), turn.Fence(), context.Cause(turn.Context()))
 		}

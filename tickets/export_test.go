@@ -8,7 +8,10 @@ import (
 
 // LeaseFor is the lease on which key's record would be put now.
 func (h *History) LeaseFor(ctx context.Context, key string) (clientv3.LeaseID, error) {
-	return h.leaseFor(ctx, key)
+	return h.leaseFor(ctx, key, func(f func(context.Context)) bool {
+		go f(context.Background())
+		return true
+	})
 }
 
 // Remember notes a turn that was really held, HeldLast asks for it, Remembered counts the keys.

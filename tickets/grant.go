@@ -70,7 +70,7 @@ func (q *Queue) sendGrant(ctx context.Context, t *Ticket, noPuts bool) (*clientv
 	var history clientv3.LeaseID
 	if !noPuts {
 		var err error
-		if history, err = q.cfg.History.leaseFor(ctx, t.key); err != nil {
+		if history, err = q.cfg.History.leaseFor(ctx, t.key, q.spawn); err != nil {
 			return nil, err
 		}
 		name = clientv3.OpPut(holder, q.me.with(t.fence).encode(), clientv3.WithLease(history))
@@ -109,7 +109,10 @@ func (q *Queue) grantAnsweredLocked(t *Ticket, answer *clientv3.TxnResponse, pre
 	}
 }
 
-var errGone = errors.New("its key is gone from etcd")
+var (
+	errGone    = errors.New("its key is gone from etcd")
+	errSpoiled = errors.New("its key was put by hand, without the session's lease")
+)
 
 func (q *Queue) grantFailedLocked(t *Ticket, err error) (done bool) {
 	if t.state == leaving {

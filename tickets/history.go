@@ -7,8 +7,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/andresayac/botmesh-etcd/internal/backend"
 )
 
 const (
@@ -29,74 +27,109 @@ type History struct {
 	ttl    time.Duration
 	limit  time.Duration // of one request
 
-	granting chan struct{} // one token: who has it may ask for a lease
-	mu       sync.Mutex    // guards the fields below
-	lease    clientv3.LeaseID
-	taken    time.Time
-	keys     map[string]struct{} // that hang on lease because of us
-	held     map[string]int64    // fence of the last turn held, by key
+	mu    sync.Mutex // guards the fields below
+	lease clientv3.LeaseID
+	taken time.Time
+	keys  map[string]struct{} // that hang on lease because of us
+	asked *grant              // the request for the next lease, if one is under way
+	held  map[string]int64    // fence of the last turn held, by key
 }
 
 // NewHistory makes a History whose records outlive idle keys by ttl. It makes no request.
 func NewHistory(client *clientv3.Client, ttl, requestTimeout time.Duration) *History {
 	return &History{
-		client:   client,
-		ttl:      ttl,
-		limit:    requestTimeout,
-		granting: make(chan struct{}, 1),
-		held:     make(map[string]int64),
+		client: client,
+		ttl:    ttl,
+		limit:  requestTimeout,
+		held:   make(map[string]int64),
 	}
 }
 
-// leaseFor gives the lease for key's record. Now and then it has to ask etcd for a new one.
+// leaseFor gives the lease for key's record. Now and then it has to be granted first, by a request
+// that spawn runs and that does not end with ctx: a caller with little patience must not leave a
+// lease behind that nobody knows, and the next one finds what the first had asked for. Only a
+// grant that is not answered within the limit can leave one; it has no keys and runs out by itself.
 //
-// A grant whose answer is lost leaves a lease without keys, which runs out by itself.
-func (h *History) leaseFor(ctx context.Context, key string) (clientv3.LeaseID, error) {
-	if id, ok := h.current(key); ok {
-		return id, nil
+// Errors: that of the grant; ctx's; ErrEpochEnded when spawn refuses.
+func (h *History) leaseFor(ctx context.Context, key string, spawn spawner) (clientv3.LeaseID, error) {
+	for {
+		id, asked, first := h.current(key)
+		if asked == nil {
+			return id, nil
+		}
+		if first && !spawn(func(ctx context.Context) { h.ask(ctx, asked) }) {
+			h.answered(asked, 0, time.Time{}, ErrEpochEnded)
+		}
+		select {
+		case <-asked.done:
+			if asked.err != nil {
+				return 0, asked.err
+			}
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	select {
-	case h.granting <- struct{}{}:
-		defer func() { <-h.granting }()
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	if id, ok := h.current(key); ok { // taken meanwhile
-		return id, nil
-	}
-	request, cancel := backend.WithTimeout(ctx, h.limit)
-	defer cancel()
-	taken := time.Now()
-	// A record that was put at the end of the lease's time of use, for a turn that was held for almost
-	// as long as needs no new record, must still live for ttl.
-	answer, err := h.client.Grant(request, int64(math.Ceil((h.ttl + 2*h.fresh()).Seconds())))
-	if err != nil {
-		return 0, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lease, h.taken = answer.ID, taken
-	h.keys = map[string]struct{}{key: {}}
-	return h.lease, nil
+}
+
+// spawner runs a function in the background until its context ends, or says that it will not.
+type spawner func(func(context.Context)) bool
+
+// grant is one request for a lease, which any number of callers wait for.
+type grant struct {
+	done chan struct{} // closed when err is final
+	err  error
 }
 
 // fresh is how long a lease is used for new records, and how old the record of a turn that is given
 // back may be without being put again.
 func (h *History) fresh() time.Duration { return h.ttl / rotations }
 
-func (h *History) current(key string) (clientv3.LeaseID, bool) {
+// current is the lease for key's record, or the request for the next one to wait for. first: it is
+// for the caller to make that request.
+func (h *History) current(key string) (id clientv3.LeaseID, asked *grant, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lease == 0 || time.Since(h.taken) > h.fresh() {
-		return 0, false
-	}
-	if _, ok := h.keys[key]; !ok {
-		if len(h.keys) >= recordsPerLease {
-			return 0, false
+	if h.lease != 0 && time.Since(h.taken) <= h.fresh() {
+		_, known := h.keys[key]
+		if known || len(h.keys) < recordsPerLease {
+			h.keys[key] = struct{}{}
+			return h.lease, nil, false
 		}
-		h.keys[key] = struct{}{}
 	}
-	return h.lease, true
+	if h.asked != nil {
+		return 0, h.asked, false
+	}
+	h.asked = &grant{done: make(chan struct{})}
+	return 0, h.asked, true
+}
+
+// ask grants the next lease.
+func (h *History) ask(ctx context.Context, asked *grant) {
+	request, cancel := context.WithTimeout(ctx, h.limit)
+	defer cancel()
+	taken := time.Now()
+	// A record that was put at the end of the lease's time of use, for a turn that was held for almost
+	// as long as needs no new record, must still live for ttl.
+	answer, err := h.client.Grant(request, int64(math.Ceil((h.ttl + 2*h.fresh()).Seconds())))
+	if err == nil {
+		h.answered(asked, answer.ID, taken, nil)
+		return
+	}
+	if ctx.Err() != nil {
+		err = ErrEpochEnded
+	}
+	h.answered(asked, 0, taken, err)
+}
+
+// answered lets everybody go on who waits for the request.
+func (h *History) answered(asked *grant, id clientv3.LeaseID, taken time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.lease, h.taken, h.keys = id, taken, make(map[string]struct{})
+	}
+	h.asked, asked.err = nil, err
+	close(asked.done)
 }
 
 // leaseGone says that etcd does not know the lease any more: the next one to ask gets another.

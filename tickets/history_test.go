@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/andresayac/botmesh-etcd/fencing"
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
 	"github.com/andresayac/botmesh-etcd/tickets"
 )
@@ -113,6 +114,22 @@ func TestForgettingAKeyOnlyMakesItCold(t *testing.T) {
 	require.Equal(t, tickets.MostRemembered, h.Remembered())
 }
 
+// Callers who do not wait for the grant must not each leave a lease behind that nobody knows.
+func TestImpatientReservesAskForOneHistoryLease(t *testing.T) {
+	t.Parallel()
+	_, a, _ := two(t)
+	asked := make(chan struct{})
+	slow := a.tap.first("history lease", fault{hold: asked})
+	for range 5 {
+		_, err := a.Reserve(within(t, 20*time.Millisecond), key)
+		require.Equal(t, fencing.Timeout, unavailable(t, err))
+	}
+	require.NotEmpty(t, slow.happened(t))
+	close(asked)
+	release(t, a.take(t, key))
+	require.Equal(t, 1, a.tap.count("history lease"))
+}
+
 // The lease of the records was revoked by hand, or etcd was set back: another one is taken.
 func TestARevokedHistoryLeaseIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -142,7 +159,7 @@ func TestARevokedHistoryLeaseIsReplaced(t *testing.T) {
 	})
 	t.Run("by leaving unused", func(t *testing.T) {
 		t.Parallel()
-		env, a, b := two(t, historyTTL(24*time.Second)) // a new lease every second
+		env, a, b := two(t, historyTTL(72*time.Second)) // a new lease every three seconds
 		first := b.take(t, key)
 		release(t, first)
 		ticket := a.reserve(t, key) // its record names a, on one lease

@@ -54,6 +54,7 @@ type Queue struct {
 	ghosts   []*Ticket // waiting for the settle job
 	settling bool      // the one settle job runs
 	ended    bool
+	unused   []*Ticket // when the queue ended: granted, or about to be, and never held
 }
 
 // New makes the queue of an epoch. Start it before use.
@@ -84,6 +85,20 @@ func (q *Queue) Start(ctx context.Context) error {
 	}
 }
 
+// spawn runs f until the epoch ends. false: it has ended.
+func (q *Queue) spawn(f func(context.Context)) bool {
+	if q.life.Err() != nil {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return false // Close may be waiting already
+	}
+	q.wg.Go(func() { f(q.life) })
+	return true
+}
+
 // End ends the epoch for the queue: every turn is lost for the given reason, every waiting ticket
 // is Superseded, or fails with stopped if that is not nil. The turns' contexts have ended when it
 // returns. Nothing is sent to etcd: the session's lease takes along all tickets.
@@ -101,6 +116,9 @@ func (q *Queue) End(reason fencing.LostReason, cause, stopped error) {
 				t.turn.hold.Lose(reason, cause)
 				t.turn.stopTimer()
 				lost = append(lost, t.turn)
+			}
+			if t.state == granted || t.state == waiting && t.busy {
+				q.unused = append(q.unused, t)
 			}
 			q.endTicketLocked(t, cause, stopped)
 		}

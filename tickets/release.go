@@ -136,7 +136,7 @@ func (q *Queue) recordAfter(ctx context.Context, t *Ticket) (clientv3.LeaseID, [
 		if noPuts || !r.known() {
 			return 0, nil
 		}
-		history, err := q.cfg.History.leaseFor(ctx, t.key)
+		history, err := q.cfg.History.leaseFor(ctx, t.key, q.spawn)
 		if err != nil {
 			return 0, nil // "unknown" is safe, and leaving must not depend on it
 		}
@@ -217,19 +217,24 @@ func (q *Queue) wake(t *Ticket, head []*mvccpb.KeyValue, behind next, nudged boo
 	key, lease, slot, ok := q.cfg.Schema.ParseTicket(string(kv.Key))
 	switch {
 	case !ok || kv.Lease == 0:
-		q.removeStray(kv)
+		q.removeStrayTicket(kv)
 	case lease == q.lease:
 		q.trigger(key)
 	default:
-		q.cfg.Janitor.Go(func(ctx context.Context) bool { return q.nudge(ctx, key, lease, slot) })
+		etcdKey, fence := string(kv.Key), kv.CreateRevision
+		q.cfg.Janitor.Go(func(ctx context.Context) bool {
+			return q.nudge(ctx, fencing.Guard(etcdKey, fencing.Token(fence)), q.cfg.Schema.Nudge(key, lease, slot), lease)
+		})
 	}
 }
 
-// nudge tells another replica to look, until that is answered.
-func (q *Queue) nudge(ctx context.Context, key string, lease int64, slot int) (done bool) {
+// nudge tells another replica to look, until that is answered. It is put only while the ticket that
+// it is for is there: else nobody would take it out of the inbox, and whoever left wakes the next.
+func (q *Queue) nudge(ctx context.Context, there clientv3.Cmp, etcdKey string, lease int64) (done bool) {
 	request, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
 	defer cancel()
-	_, err := q.cfg.Client.Put(request, q.cfg.Schema.Nudge(key, lease, slot), "", clientv3.WithLease(clientv3.LeaseID(lease)))
+	_, err := q.cfg.Client.Txn(request).If(there).
+		Then(clientv3.OpPut(etcdKey, "", clientv3.WithLease(clientv3.LeaseID(lease)))).Commit()
 	switch backend.Classify(err) {
 	case backend.None, backend.LeaseGone: // gone too: its registration's end wakes everybody
 		return true

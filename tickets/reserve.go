@@ -3,6 +3,7 @@ package tickets
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,9 +39,9 @@ func (q *Queue) Reserve(ctx context.Context, key string, opts ...ReserveOption) 
 	ctx, cancel := backend.WithTimeout(ctx, q.cfg.RequestTimeout)
 	defer cancel()
 	// Before a slot is taken: a failure here leaves nothing to clean up.
-	history, err := q.cfg.History.leaseFor(ctx, key)
+	history, err := q.cfg.History.leaseFor(ctx, key, q.spawn)
 	if err != nil {
-		return nil, fencing.Unavailable(ctx, "reserve", key, err)
+		return nil, noLease(ctx, key, err)
 	}
 	var r reservation
 	for _, opt := range opts {
@@ -77,9 +78,9 @@ func (q *Queue) reserve(ctx context.Context, t *Ticket, value string, history cl
 				q.cfg.Session.Lose(err)
 				return nil, ErrEpochEnded
 			}
-			if history, err = q.cfg.History.leaseFor(ctx, t.key); err != nil {
+			if history, err = q.cfg.History.leaseFor(ctx, t.key, q.spawn); err != nil {
 				q.forget(t)
-				return nil, fencing.Unavailable(ctx, "reserve", t.key, err)
+				return nil, noLease(ctx, t.key, err)
 			}
 		case backend.Denied, backend.Refused, backend.Compacted:
 			q.forget(t)
@@ -92,6 +93,14 @@ func (q *Queue) reserve(ctx context.Context, t *Ticket, value string, history cl
 			return nil, fencing.Unavailable(ctx, "reserve", t.key, err)
 		}
 	}
+}
+
+// noLease is what a caller is told for whom there is no history lease.
+func noLease(ctx context.Context, key string, err error) error {
+	if errors.Is(err, ErrEpochEnded) {
+		return ErrEpochEnded
+	}
+	return fencing.Unavailable(ctx, "reserve", key, err)
 }
 
 // sendReserve makes one round trip. It guards against its own ghost: a request given up on is

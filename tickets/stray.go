@@ -2,7 +2,9 @@ package tickets
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,6 +35,36 @@ func (q *Queue) removeStray(kv *mvccpb.KeyValue) {
 	})
 }
 
+// ownersTime is how long a ticket without a lease is left to its owner, whose audit finds it too.
+const ownersTime = 3 * auditEvery
+
+// removeStrayTicket is removeStray for the head of a line, if it can be nobody's ticket. One that
+// has lost its lease to somebody's put may be held: its owner has to tell the holder before it goes.
+func (q *Queue) removeStrayTicket(kv *mvccpb.KeyValue) {
+	key, lease, slot, ok := q.cfg.Schema.ParseTicket(string(kv.Key))
+	switch {
+	case ok && kv.Lease != 0:
+		return // it counts, whoever wrote it
+	case ok && lease == q.lease && q.owns(key, slot, kv.CreateRevision):
+		return // audited tells its holder, and removes it then
+	case ok && lease != q.lease && q.strange.since(fmt.Sprintf("%s@%d", kv.Key, kv.ModRevision)) < ownersTime:
+		return // the next audit asks again
+	}
+	q.removeStray(kv)
+}
+
+// owns says whether that is a live ticket of this queue.
+func (q *Queue) owns(key string, slot int, fence int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lines[key]
+	if l == nil || slot >= len(l.slots) || l.slots[slot] == nil {
+		return false
+	}
+	t := l.slots[slot]
+	return t.state.live() && t.fence == fence
+}
+
 // removeStrayNudge is removeStray for what was found in our inbox, if it is no nudge.
 func (q *Queue) removeStrayNudge(kv *mvccpb.KeyValue) {
 	if _, _, ok := q.cfg.Schema.ParseNudge(string(kv.Key), q.lease); !ok || kv.Lease == 0 {
@@ -42,29 +74,30 @@ func (q *Queue) removeStrayNudge(kv *mvccpb.KeyValue) {
 
 // warnStrange logs once per key: a foreign value may be read again with every turn.
 func (q *Queue) warnStrange(key, what string) {
-	if q.strange.first(key) {
+	if q.strange.since(key) == 0 {
 		q.cfg.Logger.Warn(what, "replica", q.cfg.ReplicaID, "etcd_key", key)
 	}
 }
 
-// reported are the keys that were logged. The memory is small: whoever fills etcd with strange keys
-// may fill the log, but not this process.
+// reported is when strange keys were seen first. The memory is small: whoever fills etcd with
+// strange keys may fill the log, but not this process.
 type reported struct {
 	mu   sync.Mutex
-	keys map[string]struct{}
+	keys map[string]time.Time
 }
 
 const reportedKeys = 1000
 
-func (r *reported) first(key string) bool {
+// since is how long ago the key was seen first; 0 for the first time.
+func (r *reported) since(key string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, again := r.keys[key]; again {
-		return false
+	if first, again := r.keys[key]; again {
+		return max(1, time.Since(first))
 	}
 	if r.keys == nil || len(r.keys) >= reportedKeys {
-		r.keys = make(map[string]struct{})
+		r.keys = make(map[string]time.Time)
 	}
-	r.keys[key] = struct{}{}
-	return true
+	r.keys[key] = time.Now()
+	return 0
 }

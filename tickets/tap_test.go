@@ -253,6 +253,8 @@ func kindOf(cmps []clientv3.Cmp, then, otherwise []clientv3.Op) string {
 		return "leave"
 	case first.IsDelete():
 		return "stray"
+	case strings.Contains(string(first.KeyBytes()), "/inbox/"):
+		return "nudge"
 	case strings.Contains(string(first.KeyBytes()), "/replicas/"):
 		return [...]string{"mark", "register", "settle"}[len(otherwise)]
 	}

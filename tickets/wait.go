@@ -68,12 +68,22 @@ func (q *Queue) take(t *Ticket, begun time.Time) (*Turn, error) {
 		queue: q, ticket: t, prev: t.prev.Replica, warm: t.warm, since: time.Now(),
 	}
 	t.turn = turn
-	if q.cfg.MaxHold > 0 {
-		turn.timer = time.AfterFunc(q.cfg.MaxHold, func() { q.heldTooLong(turn) })
-	}
 	q.mu.Unlock()
 	q.cfg.Events.TurnGranted(t.key, fencing.Token(t.fence), turn.since.Sub(begun))
+	q.limitHold(turn)
 	return turn, nil
+}
+
+// limitHold starts MaxHold's clock, after the turn was told about: its end must not be told first.
+func (q *Queue) limitHold(turn *Turn) {
+	if q.cfg.MaxHold <= 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if turn.ticket.state == holding {
+		turn.timer = time.AfterFunc(q.cfg.MaxHold-time.Since(turn.since), func() { q.heldTooLong(turn) })
+	}
 }
 
 // grantedLocked notes a grant that this replica knows of. From here on the ticket is the turn.
