@@ -31,11 +31,15 @@ func awaitFree(wait, ctx context.Context, cfg Config) error {
 		if err != nil || kv == nil {
 			return err
 		}
-		if in == nil || in.createRevision != kv.createRevision {
+		if in == nil || in.createRevision != kv.createRevision || in.lease != kv.lease {
 			in = kv
 			in.firstSeen = cfg.Clock()
 		}
-		if in.Incarnation == cfg.Incarnation {
+		if in.lease == clientv3.NoLease {
+			if err := removeGarbage(ctx, cfg, kv); err != nil {
+				return err
+			}
+		} else if in.Incarnation == cfg.Incarnation {
 			// Our own former session, whose revoke was not confirmed: nobody else will end it sooner.
 			if err := revokeFormer(ctx, cfg, in.lease); err != nil {
 				return err
@@ -68,10 +72,30 @@ func revokeFormer(ctx context.Context, cfg Config, lease clientv3.LeaseID) error
 	return nil
 }
 
+// removeGarbage deletes a registration that hangs on no lease. No session wrote it so, or it is one
+// that was written over, which has ended the session; and nothing else would ever take it away.
+func removeGarbage(ctx context.Context, cfg Config, seen *occupant) error {
+	key := cfg.Schema.Replica(cfg.ReplicaID)
+	request, cancel := backend.WithTimeout(ctx, cfg.RequestTimeout)
+	defer cancel()
+	answer, err := cfg.Client.Txn(request).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", seen.modRevision)).
+		Then(clientv3.OpDelete(key)).Commit()
+	if err != nil {
+		return fmt.Errorf("remove a registration without a lease: %w", err)
+	}
+	if answer.Succeeded {
+		cfg.Logger.Warn("removed a registration without a lease, which no replica can have written",
+			"replica", cfg.ReplicaID, "key", key)
+	}
+	return nil
+}
+
 // occupant is a registration in the way.
 type occupant struct {
 	Registration
 	createRevision int64
+	modRevision    int64
 	lease          clientv3.LeaseID
 	firstSeen      time.Duration
 	left           int64  // seconds that its lease had left when last seen
@@ -90,9 +114,11 @@ func lookAt(ctx context.Context, cfg Config) (*occupant, error) {
 		return nil, nil
 	}
 	kv := answer.Kvs[0]
-	// A value that does not parse has no host to name; its lease, not its text, decides how long it stays.
+	// A value that does not parse has no process to name; its lease, not its text, decides how long it stays.
 	r, _, _ := ParseRegistration(kv.Value)
-	return &occupant{Registration: r, createRevision: kv.CreateRevision, lease: clientv3.LeaseID(kv.Lease)}, nil
+	return &occupant{
+		Registration: r, createRevision: kv.CreateRevision, modRevision: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease),
+	}, nil
 }
 
 // renews tells whether the occupant is seen to be alive: its lease has more time left than before.

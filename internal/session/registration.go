@@ -17,12 +17,16 @@ var ErrReplicaIDInUse = errors.New("replica id in use")
 type ReplicaIDInUseError struct {
 	ReplicaID string
 	Host      string
-	PID       int
+	PID       int // 0, and no Host: the registration in the way cannot be read
 	Started   time.Time
 }
 
-// Error names the other process.
+// Error names the other process, if its registration can be read.
 func (e *ReplicaIDInUseError) Error() string {
+	if e.PID == 0 && e.Host == "" {
+		return fmt.Sprintf("%v: the registration of %q cannot be read and stays as long as its etcd lease; "+
+			"delete it, wait for it to end, or choose another ReplicaID", ErrReplicaIDInUse, e.ReplicaID)
+	}
 	return fmt.Sprintf("%v: %q is process %d on host %q, started %s; stop it or choose another ReplicaID",
 		ErrReplicaIDInUse, e.ReplicaID, e.PID, e.Host, e.Started.Format(time.RFC3339))
 }
