@@ -64,7 +64,7 @@ func (q *Queue) awaitGone(ctx context.Context, t *Ticket, op string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.state == leaving || t.unconfirmed {
-		return unconfirmed(ctx, op, t.key, t.last)
+		return fencing.Unconfirmed(ctx, op, t.key, t.last)
 	}
 	return nil
 }
