@@ -48,12 +48,16 @@ func (l *leases) detach() *fencing.EtcdLeases {
 	return provider
 }
 
-// stopped is what a verb says that Stop overtook.
+// stopped is what a verb says that Stop overtook. A Release that Stop did not wait for is not
+// confirmed all the same.
 func stopped(err error) error {
-	if errors.Is(err, fencing.ErrClosed) {
-		return ErrStopped
+	switch {
+	case !errors.Is(err, fencing.ErrClosed):
+		return err
+	case errors.Is(err, ErrUnavailable):
+		return errors.Join(ErrStopped, err)
 	}
-	return err
+	return ErrStopped
 }
 
 // Acquire implements LeaseProvider.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/andresayac/botmesh-etcd/fencing"
@@ -102,7 +103,7 @@ func (c *Coordinator) Stop(ctx context.Context) error {
 	ctx, cancel := backend.ForGivingBack(ctx, c.cfg.RequestTimeout)
 	defer cancel()
 	if err := c.stop(ctx); err != nil {
-		return fencing.Unavailable(ctx, "stop", c.cfg.ReplicaID, err)
+		return err
 	}
 	// Without the lifecycle token: a listener that is waited for here may want to start or stop.
 	if c.events.Drain(ctx) != nil {
@@ -112,8 +113,12 @@ func (c *Coordinator) Stop(ctx context.Context) error {
 }
 
 func (c *Coordinator) stop(ctx context.Context) error {
+	// Whatever fails has its type also when ctx was cancelled: who only looks for ErrUnavailable must
+	// hear that the places may not be free.
+	id := c.cfg.ReplicaID
 	if err := c.lockToStop(ctx); err != nil {
-		return err
+		return fencing.Unavailable(context.WithoutCancel(ctx), "stop", id,
+			errors.Join(context.Cause(ctx), fmt.Errorf("another Start or Stop has not ended: %w", err)))
 	}
 	defer c.unlock()
 	var r *run
@@ -138,10 +143,10 @@ func (c *Coordinator) stop(ctx context.Context) error {
 	select {
 	case <-c.down.done:
 	case <-ctx.Done():
-		return fmt.Errorf("not confirmed; the places end with the session at the latest: %w", ctx.Err())
+		return fencing.Unconfirmed(ctx, "stop", id, errors.New("the places end with the session at the latest"))
 	}
 	if c.down.failed() {
-		return c.down.err
+		return fencing.Unavailable(context.WithoutCancel(ctx), "stop", id, c.down.err)
 	}
 	c.down = nil
 	c.cfg.Logger.Info("stopped", "replica", c.cfg.ReplicaID)
@@ -191,6 +196,11 @@ func (c *Coordinator) takeDown(ctx context.Context, r *run, provider *fencing.Et
 }
 
 func (c *Coordinator) finish(ctx context.Context, r *run, provider *fencing.EtcdLeases) error {
+	var closing sync.WaitGroup
+	if provider != nil {
+		closing.Go(provider.Close) // its verbs and their clean-up need nothing of what follows
+	}
+	defer closing.Wait()
 	<-r.done // its requests have ended with r.quit
 	if r.epoch != nil {
 		r.epoch.end(fencing.Stopped, nil, ErrStopped) // for one that was opened while Stop began
@@ -203,9 +213,6 @@ func (c *Coordinator) finish(ctx context.Context, r *run, provider *fencing.Etcd
 	}
 	if r.epoch != nil {
 		r.epoch.close()
-	}
-	if provider != nil {
-		provider.Close()
 	}
 	return err
 }

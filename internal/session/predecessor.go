@@ -72,8 +72,9 @@ func revokeFormer(ctx context.Context, cfg Config, lease clientv3.LeaseID) error
 	return nil
 }
 
-// removeGarbage deletes a registration that hangs on no lease. No session wrote it so, or it is one
-// that was written over, which has ended the session; and nothing else would ever take it away.
+// removeGarbage deletes a registration that hangs on no lease. No session wrote it so. If it was
+// written over that of a live session, that one gets no place any more, as its compares fail, and
+// ends when it finds out. And nothing else would ever take it away.
 func removeGarbage(ctx context.Context, cfg Config, seen *occupant) error {
 	key := cfg.Schema.Replica(cfg.ReplicaID)
 	request, cancel := backend.WithTimeout(ctx, cfg.RequestTimeout)
