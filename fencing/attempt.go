@@ -82,9 +82,9 @@ func (p *EtcdLeases) write(ctx context.Context, a *attempt, owner string, seen r
 // and the holder still believes in its earlier grant. Revoking now would free the key under its
 // feet. So the lease ends when that grant ends, or when the one just asked for would have: a caller
 // that asks for less must not count on more from then on. If another process made the earlier
-// grant, its end is not known here, and only the latter is left. The lease goes
-// earlier when the record is written again, so that the lost write is impossible, or given back, so
-// that nobody believes in it.
+// grant, its end is not known here, and only the latter is left. The lease goes earlier when the
+// record is written again, so that the lost write is impossible, or given back, so that nobody
+// believes in it.
 //
 // A second attempt of the same owner need not wait for any of this. If this write was applied, the
 // second one replaces it, on its own lease, so that the revoke hits nothing. If it was not, it never

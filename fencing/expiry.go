@@ -88,9 +88,9 @@ func (e *ends) setVersion(id clientv3.LeaseID, at time.Time, etcdKey string, mod
 	}
 }
 
-// endVersions ends at once the leases of all versions before that one. It is for when a version has been
-// written or deleted, so that nothing hangs on the leases of earlier ones, and no lost write can be
-// applied on top of them; or when the key is given back, and nothing is wanted there.
+// endVersions ends at once the leases of all versions before that one. It is for when a version has
+// been written or deleted, so that nothing hangs on the leases of earlier ones, and no lost write
+// can be applied on top of them; or when the key is given back, and nothing is wanted there.
 func (e *ends) endVersions(etcdKey string, before int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,8 +126,8 @@ func (e *ends) put(id clientv3.LeaseID, at time.Time, fresh end) {
 	of.timer = time.AfterFunc(left, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		// Not if the end was moved forward, or Close came, while this timer fired.
-		if e.leases[id] == of && of.timer != nil && !e.closing {
+		// Not if the end was moved forward, or Close forgot it, while this timer fired.
+		if e.leases[id] == of && of.timer != nil {
 			of.timer = nil
 			e.due(id, of)
 		}
