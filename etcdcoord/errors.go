@@ -35,20 +35,34 @@ var (
 
 // Types of the packages below, so that a bot needs one import.
 type (
-	Ticket        = tickets.Ticket
-	Turn          = tickets.Turn
+	// Ticket is a place in a key's queue: Key, Fence, Cancel. See tickets.Ticket.
+	Ticket = tickets.Ticket
+	// Turn is the right to run a key's work: Key, Fence, Context, Bind, AssertHeld, Guard,
+	// PreviousHolder, Warm, Release. See tickets.Turn.
+	Turn = tickets.Turn
+	// ReserveOption changes one Reserve: WithNote.
 	ReserveOption = tickets.ReserveOption
-	Leadership    = election.Leadership
+	// Leadership is a role held: Name, Fence, Context, Bind, AssertHeld, Guard, Resign. See
+	// election.Leadership.
+	Leadership = election.Leadership
 
-	Token         = fencing.Token
+	// Token is a fence: a number that rises with every grant of a key. See fencing.Token.
+	Token = fencing.Token
+	// LeaseProvider has Acquire, Renew and Release; its laws are at fencing.LeaseProvider.
 	LeaseProvider = fencing.LeaseProvider
-	LeaseGrant    = fencing.LeaseGrant
-	LostReason    = fencing.LostReason
+	// LeaseGrant is what it gives: Key, Owner, Token, Until, Left. See fencing.LeaseGrant.
+	LeaseGrant = fencing.LeaseGrant
+	// LostReason is one of Superseded, Expired, Evicted, MaxHold, Stopped.
+	LostReason = fencing.LostReason
 
-	LeaseLostError               = fencing.LeaseLostError
+	// LeaseLostError has Key, Token, Reason and Err. See fencing.LeaseLostError.
+	LeaseLostError = fencing.LeaseLostError
+	// CoordinationUnavailableError has Op, Key, Reason and Err. See fencing.CoordinationUnavailableError.
 	CoordinationUnavailableError = fencing.CoordinationUnavailableError
-	UnavailableReason            = fencing.UnavailableReason
-	ReplicaIDInUseError          = session.ReplicaIDInUseError
+	// UnavailableReason is one of Timeout, Backend, NoSpace, Denied.
+	UnavailableReason = fencing.UnavailableReason
+	// ReplicaIDInUseError names the other process: ReplicaID, Host, PID, Started.
+	ReplicaIDInUseError = session.ReplicaIDInUseError
 )
 
 // Reasons of a LeaseLostError and of a CoordinationUnavailableError.

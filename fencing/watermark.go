@@ -12,8 +12,9 @@ import "sync"
 // older write lands on top of it.
 //
 // A Watermark lives in memory, so it protects what lives in the same memory. A store that outlives
-// the process must keep the highest token as durable as the data, best in the same row (UPDATE …
-// WHERE fence <= $1), and data in the same etcd is best protected with Guard.
+// the process must keep the highest token as durable as the data, best in the same row:
+// UPDATE … SET fence = $1 … WHERE id = $2 AND fence <= $1, where no row means refused. Data in the
+// same etcd is best protected with Guard.
 //
 // It costs one map entry for each key ever admitted: the key and about 50 bytes.
 type Watermark struct {

@@ -18,8 +18,8 @@ func main() {
 	defer client.Close()
 	c, err := etcdcoord.New(client, etcdcoord.Config{Prefix: "/my-bot/"})
 	check(err)
+	defer c.Stop(context.Background()) // hands over at once; without it others wait for the session's end
 	check(c.Start(ctx))
-	defer c.Stop(context.Background())
 
 	ticket, err := c.Reserve(ctx, "chat 42") // fixes the place in line: now acknowledge the message
 	check(err)
@@ -34,6 +34,6 @@ func main() {
 
 func check(err error) {
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err) // not Fatal, which skips what is deferred
 	}
 }

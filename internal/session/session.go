@@ -120,7 +120,7 @@ func (s *Session) endLocked(cause error) {
 }
 
 func (s *Session) notRenewed() error {
-	err := fmt.Errorf("%w: no renewal was answered for %v", ErrLost, s.ttl-s.trust.margin)
+	err := fmt.Errorf("%w: no renewal was answered for %v", ErrLost, (s.ttl - s.trust.margin).Round(100*time.Millisecond))
 	if s.renewErr != nil {
 		err = fmt.Errorf("%w: %w", err, s.renewErr)
 	}

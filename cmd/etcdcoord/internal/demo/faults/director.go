@@ -138,6 +138,9 @@ func (d *Director) catch(call ledger.Call) *catch {
 	if process == nil || !d.open.SharedWith(call.Chat, call.Replica) {
 		return nil
 	}
+	if d.struck[process.Name] && time.Now().Before(t.choosy) {
+		return nil // another one, if there is one in time
+	}
 	d.armed = nil
 	c := &catch{process: process, call: call, letGo: make(chan struct{})}
 	t.caught <- c

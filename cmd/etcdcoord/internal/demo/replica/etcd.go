@@ -36,7 +36,7 @@ func newEtcd(client *clientv3.Client, cfg Config, log *slog.Logger, event func(s
 	if err != nil {
 		return nil, err
 	}
-	etcdcoord.On(c, func(e etcdcoord.SessionLost) { event(fmt.Sprintf("session lost: %v", e.Err)) })
+	etcdcoord.On(c, func(e etcdcoord.SessionLost) { event(e.Err.Error()) })
 	etcdcoord.On(c, func(e etcdcoord.SessionRestored) {
 		event(fmt.Sprintf("session restored after %v", e.Gap.Round(10*time.Millisecond)))
 	})

@@ -65,6 +65,9 @@ func (b *bot) run(ctx context.Context) (err error) {
 	}
 	defer closeClient()
 	if err := b.coord.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it had begun
+		}
 		return fmt.Errorf("start: %w", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
