@@ -2,6 +2,7 @@ package fencing_test
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -13,7 +14,14 @@ import (
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks)) }
+func TestMain(m *testing.M) {
+	// Most of these tests wait for leases to run out; they need company, not cores. A -parallel on the
+	// command line is parsed later and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks))
+}
 
 const (
 	long  = time.Hour        // a TTL that does not run out during a test

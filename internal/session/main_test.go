@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,4 +9,11 @@ import (
 	"github.com/andresayac/botmesh-etcd/integration/testetcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks)) }
+func TestMain(m *testing.M) {
+	// Most of these tests wait for leases to run out; they need company, not cores. A -parallel on the
+	// command line is parsed later and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(testetcd.Main(m, testetcd.FastTicks))
+}
