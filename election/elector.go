@@ -52,7 +52,7 @@ type Elector struct {
 
 	mu        sync.Mutex             // guards the fields below, and the slots
 	slots     map[string]*slot       // names for which our candidate key is in use, or not known to be gone
-	leaders   map[string]*Leadership // those that were handed out and neither lost nor resigned
+	leaders   map[string]*Leadership // those that live, or are over by the clock alone; who ends one takes it out
 	campaigns map[string]*campaign   // those that run; at most one per name, and never beside a leader
 	calls     int                    // of Lead, under way
 	auditing  bool

@@ -16,8 +16,7 @@ type Leadership struct {
 	hold *hold.Hold
 	own  candidate // never changed
 
-	freed  bool // guarded by e.mu: resigned, and its key known to be gone
-	handed bool // guarded by e.mu: the janitor deletes its key
+	freed bool // guarded by e.mu: resigned, and its key known to be gone
 }
 
 // Name is what is led.

@@ -16,8 +16,12 @@ import (
 // background until it is confirmed or the session ends.
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.e
-	if !e.release(l) {
+	first, there := e.release(l)
+	if !there {
 		return nil
+	}
+	if first {
+		e.cfg.Logger.Info("leadership resigned", "replica", e.cfg.ReplicaID, "key", l.Name(), "fence", l.Fence())
 	}
 	request, cancel := backend.ForGivingBack(ctx, e.cfg.RequestTimeout)
 	defer cancel()
@@ -30,7 +34,9 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	if e.ended() != nil {
 		return nil // the lease takes the key
 	}
-	e.resignLater(l)
+	if first { // a later one finds it done, or under way
+		e.untilGone(l.own, func() { e.resigned(l) })
+	}
 	if errors.Is(request.Err(), context.Canceled) {
 		// Not the bare cause, as from a verb that waits: the key is still there, and who only looks for
 		// ErrUnavailable must hear of it.
@@ -41,24 +47,26 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return fencing.Unavailable(request, "resign", l.Name(), err)
 }
 
-// release ends the hold. false: it was lost before, or its key is known to be gone.
-func (e *Elector) release(l *Leadership) bool {
+// release ends the hold and takes it out of the leaders, in one step: evicted and End find a
+// leadership that is theirs to end, and to tell of, or none.
+//
+// first: this call did it. there: it was resigned, now or before, and its key is not known to be gone.
+func (e *Elector) release(l *Leadership) (first, there bool) {
 	_ = l.hold.AssertHeld() // a session that is over by the clock, but does not know yet: lost, not released
-	l.hold.End(ErrReleased)
-	if !errors.Is(context.Cause(l.hold.Context()), ErrReleased) {
-		return false // it stays among the leaders, for Lost to be told
-	}
 	e.mu.Lock()
-	first, freed := e.leaders[l.Name()] == l, l.freed
-	if first {
+	defer e.mu.Unlock()
+	led := e.leaders[l.Name()] == l
+	if led {
+		l.hold.End(ErrReleased)
+	}
+	if !errors.Is(context.Cause(l.hold.Context()), ErrReleased) {
+		return false, false // lost; by the clock alone, it stays among the leaders, for Lost to be told
+	}
+	if led {
 		delete(e.leaders, l.Name())
 		e.slots[l.Name()].leaving = true
 	}
-	e.mu.Unlock()
-	if first {
-		e.cfg.Logger.Info("leadership resigned", "replica", e.cfg.ReplicaID, "key", l.Name(), "fence", l.Fence())
-	}
-	return !freed
+	return led, !l.freed
 }
 
 // resigned frees the slot, once.
@@ -68,17 +76,6 @@ func (e *Elector) resigned(l *Leadership) {
 	if !l.freed {
 		l.freed = true
 		e.freeLocked(l.Name())
-	}
-}
-
-// resignLater gives the delete to the janitor, once.
-func (e *Elector) resignLater(l *Leadership) {
-	e.mu.Lock()
-	again := l.handed
-	l.handed = true
-	e.mu.Unlock()
-	if !again {
-		e.untilGone(l.own, func() { e.resigned(l) })
 	}
 }
 
