@@ -37,14 +37,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	if first { // a later one finds it done, or under way
 		e.untilGone(l.own, func() { e.resigned(l) })
 	}
-	if errors.Is(request.Err(), context.Canceled) {
-		// Not the bare cause, as from a verb that waits: the key is still there, and who only looks for
-		// ErrUnavailable must hear of it.
-		return &fencing.CoordinationUnavailableError{
-			Op: "resign", Key: l.Name(), Reason: fencing.Timeout, Err: errors.Join(context.Cause(request), err),
-		}
-	}
-	return fencing.Unavailable(request, "resign", l.Name(), err)
+	return fencing.Unconfirmed(request, "resign", l.Name(), err)
 }
 
 // release ends the hold and takes it out of the leaders, in one step: evicted and End find a

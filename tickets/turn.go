@@ -29,7 +29,7 @@ func (t *Turn) Key() string { return t.hold.Key() }
 func (t *Turn) Fence() fencing.Token { return t.hold.Token() }
 
 // PreviousHolder is the id of the replica to which the previous turn of the key was given, also if
-// that replica crashed and perhaps never began. known is false for the first turn, after the key
+// that replica crashed, or lost its session, and perhaps never began. known is false for the first turn, after the key
 // was idle for HistoryTTL, and whenever it cannot be told for certain.
 //
 // Do not compare the id with your own to find out whether your memory of the key is good: a
