@@ -8,55 +8,23 @@ import (
 // Acquire implements LeaseProvider. A free key costs a read and two writes to etcd, a held one only
 // the read, and nothing is left behind.
 func (p *EtcdLeases) Acquire(ctx context.Context, key, owner string, ttl time.Duration) (LeaseGrant, error) {
-	if err := CheckLease(key, owner); err != nil {
-		return LeaseGrant{}, err
-	}
-	if err := CheckTTL(ttl); err != nil {
-		return LeaseGrant{}, err
-	}
-	ctx, cancel, err := p.begin(ctx, "acquire", key)
-	if err != nil {
-		return LeaseGrant{}, err
-	}
-	defer cancel()
-	defer p.releases.holdBack(owner, key)()
-
-	seen, err := p.look(ctx, key)
-	if err != nil {
-		return LeaseGrant{}, Unavailable(ctx, "acquire", key, err)
-	}
-	var a *attempt
-	for { // ends: each round follows a change made by somebody else, or fails with the context
-		if p.ends.past(seen.lease) {
-			if seen, err = p.bury(ctx, key, seen); err != nil {
-				p.drop(a)
-				return LeaseGrant{}, Unavailable(ctx, "acquire", key, err)
+	return p.grant(ctx, "acquire", key, owner, ttl, rules{
+		admit: func(ctx context.Context, seen record) (record, error) {
+			for p.ends.past(seen.lease) { // ends: each round follows a change made by somebody else, or fails with the context
+				var err error
+				if seen, err = p.bury(ctx, key, seen); err != nil {
+					return record{}, Unavailable(ctx, "acquire", key, err)
+				}
 			}
-			continue
-		}
-		if !seen.absent() && !seen.heldBy(owner) {
-			p.drop(a)
-			return LeaseGrant{}, p.held(key, seen)
-		}
-		if a == nil {
-			if a, err = p.attempt(ctx, ttl); err != nil {
-				return LeaseGrant{}, Unavailable(ctx, "acquire", key, err)
+			if !seen.absent() && !seen.heldBy(owner) {
+				return record{}, p.held(key, seen)
 			}
-		}
-		now, wrote, err := p.write(ctx, a, owner, seen)
-		if err != nil {
-			return LeaseGrant{}, Unavailable(ctx, "acquire", key, err)
-		}
-		if !wrote {
-			seen = now
-			continue
-		}
-		g, late := p.settle(a, key, seen, now)
-		if late != nil {
-			return LeaseGrant{}, &CoordinationUnavailableError{Op: "acquire", Key: key, Reason: Timeout, Err: late}
-		}
-		return g, nil
-	}
+			return seen, nil
+		},
+		late: func(err error) error {
+			return &CoordinationUnavailableError{Op: "acquire", Key: key, Reason: Timeout, Err: err}
+		},
+	})
 }
 
 // bury revokes, for a caller that wants the key, the lease of a hold that this process knows to

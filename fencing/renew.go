@@ -11,48 +11,14 @@ import (
 // When it fails with ErrUnavailable, the holder may go on to believe in its earlier grant until its
 // Until, or until ttl after this call if that is sooner, and try again.
 func (p *EtcdLeases) Renew(ctx context.Context, key, owner string, token Token, ttl time.Duration) (LeaseGrant, error) {
-	if err := CheckLease(key, owner); err != nil {
-		return LeaseGrant{}, err
-	}
-	if err := CheckTTL(ttl); err != nil {
-		return LeaseGrant{}, err
-	}
-	ctx, cancel, err := p.begin(ctx, "renew", key)
-	if err != nil {
-		return LeaseGrant{}, err
-	}
-	defer cancel()
-	defer p.releases.holdBack(owner, key)()
-
-	seen, err := p.look(ctx, key)
-	if err != nil {
-		return LeaseGrant{}, Unavailable(ctx, "renew", key, err)
-	}
-	var a *attempt
-	for { // ends: each round follows a change made by somebody else, or fails with the context
-		if lost := p.lost(key, owner, token, seen); lost != nil {
-			p.drop(a)
-			return LeaseGrant{}, lost
-		}
-		if a == nil {
-			if a, err = p.attempt(ctx, ttl); err != nil {
-				return LeaseGrant{}, Unavailable(ctx, "renew", key, err)
-			}
-		}
-		now, wrote, err := p.write(ctx, a, owner, seen)
-		if err != nil {
-			return LeaseGrant{}, Unavailable(ctx, "renew", key, err)
-		}
-		if !wrote {
-			seen = now
-			continue
-		}
-		g, late := p.settle(a, key, seen, now)
-		if late != nil {
-			return LeaseGrant{}, &LeaseLostError{Key: key, Token: token, Reason: Expired, Err: late}
-		}
-		return g, nil
-	}
+	return p.grant(ctx, "renew", key, owner, ttl, rules{
+		admit: func(_ context.Context, seen record) (record, error) {
+			return seen, p.lost(key, owner, token, seen)
+		},
+		late: func(err error) error {
+			return &LeaseLostError{Key: key, Token: token, Reason: Expired, Err: err}
+		},
+	})
 }
 
 // lost is the error of an owner that does not hold key with token, nil if it does.

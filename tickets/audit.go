@@ -2,6 +2,7 @@ package tickets
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
@@ -46,10 +47,11 @@ func (q *Queue) auditAll() {
 		}
 	}
 	q.mu.Unlock()
-	for len(places) > 0 && q.life.Err() == nil {
-		n := min(len(places), auditBatch)
-		q.auditSome(places[:n])
-		places = places[n:]
+	for batch := range slices.Chunk(places, auditBatch) {
+		if q.life.Err() != nil {
+			return
+		}
+		q.auditSome(batch)
 	}
 }
 

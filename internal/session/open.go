@@ -110,13 +110,10 @@ func (s *Session) registeredAfterAll(ctx context.Context, lost error) (bool, err
 	return true, nil
 }
 
-// abandonLimit bounds the clean-up of an Open that failed.
-const abandonLimit = 2 * time.Second
-
 // Abandon ends a session on which nothing was built, and revokes its lease as well as it can.
 func (s *Session) Abandon() {
 	s.End(ErrLost)
-	ctx, cancel := context.WithTimeout(context.Background(), min(abandonLimit, s.cfg.RequestTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(backend.DetachedLimit, s.cfg.RequestTimeout))
 	defer cancel()
 	if err := s.Revoke(ctx); err != nil {
 		s.cfg.Logger.Warn("lease of a failed start was not revoked, it will run out",
